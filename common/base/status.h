@@ -24,12 +24,13 @@ const char *status_text(enum status status);
 bool status_is_retryable(enum status status);
 
 /* Store status and a formatted sentence in err (err may be NULL) and return status. Control
- * characters in the result are replaced by '?', so that a name from outside cannot forge log lines. */
+ * characters and malformed UTF-8 in the result become '?', so that a name from outside cannot forge
+ * log lines or break a JSON document. Arguments may point into err->text. */
 enum status error_set(struct error *err, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* As error_set, with ": <strerror(errnum)>" appended. Maps ENOSPC, ENOENT, EEXIST, EACCES to their
- * status; everything else becomes STATUS_IO. */
+/* As error_set, with ": <strerror(errnum)>" appended. Maps ENOSPC, EDQUOT, ENOENT, EEXIST, EACCES to
+ * their status; everything else becomes STATUS_IO. */
 enum status error_set_errno(struct error *err, int errnum, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

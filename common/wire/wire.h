@@ -83,21 +83,26 @@ enum wire_sender { WIRE_FROM_AGENT = 1, WIRE_FROM_COORDINATOR = 2, WIRE_FROM_BOT
 
 const char *wire_type_name(enum wire_type type); /* "hello"; "?" for unknown numbers */
 
-/* Appends the JSON text of message to ret. */
+/* Appends the JSON text of message to ret. STATUS_INVALID: a number that is not finite or over
+ * 2^53 - 1, or text that is no UTF-8; STATUS_TOO_LARGE: over WIRE_TEXT_BYTES_MAX. ret is then as
+ * before. */
 enum status wire_encode(const struct wire_message *message, struct buffer *ret) MUST_CHECK;
 
 /* Decodes text[bytes] (hostile, need not be NUL-terminated). Refuses: not one JSON object, depth
  * over 4, duplicate keys, unknown type, a type that `sender` may not send, missing or ill-typed
- * fields, texts over their maximum, embedded NUL, integers outside 0 … 2^53 - 1. err names the field. */
+ * fields, texts over their maximum, embedded NUL, integers outside 0 … 2^53 - 1. err names the field.
+ * STATUS_UNSUPPORTED for an unknown type, STATUS_DENIED for the wrong sender, STATUS_TOO_LARGE over
+ * WIRE_TEXT_BYTES_MAX, else STATUS_INVALID. Unused bytes of ret are zero. */
 enum status wire_decode(const char *text, size_t bytes, enum wire_sender sender,
                         struct wire_message *ret, struct error *err) MUST_CHECK;
 
 enum end_reason {
-#define END_REASON(name, number, text, reconnect) END_##name = number,
+#define END_REASON(name, number, id, text, reconnect) END_##name = number,
 #include "common/wire/end_reasons.def"
 #undef END_REASON
 };
 
+/* Unknown numbers (a newer peer) give "unknown reason", "unknown" and true. */
 const char *end_reason_text(enum end_reason reason);
 const char *end_reason_name(enum end_reason reason); /* "connection_lost": for API and database */
 bool end_reason_may_reconnect(enum end_reason reason);

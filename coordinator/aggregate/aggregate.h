@@ -22,6 +22,7 @@ void aggregate_restore(struct aggregate *aggregate, const float *theta, const fl
                        uint64_t version);
 void aggregate_free(struct aggregate *aggregate);
 
+/* [n]; valid until the next aggregate_ call that changes the aggregate. */
 const float *aggregate_theta(const struct aggregate *aggregate);
 const float *aggregate_w(const struct aggregate *aggregate);
 uint64_t aggregate_version(const struct aggregate *aggregate);

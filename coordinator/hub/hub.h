@@ -17,7 +17,7 @@ struct hub;
 
 /* What a dashboard's handshake carried; texts are NUL-terminated, empty when absent. */
 struct hub_viewer_handshake {
-    char cookie[512];
+    char cookie[4096]; /* all cookies of this host name, also those of other programs */
     char bearer[128];
     char origin[256];
     char host[256];
@@ -56,7 +56,10 @@ struct hub_counters {
 enum status hub_start(const struct hub_options *options, struct hub **ret,
                       struct error *err) MUST_CHECK;
 /* Sends bye DRAINING to all, waits up to drain_ms for the queues, stops the thread. After it no
- * callback runs. */
+ * callback runs, and the functions below still may be called by other threads: they refuse. */
+void hub_drain(struct hub *hub, uint32_t drain_ms);
+/* hub_drain, unless that was done, then frees the hub: no other thread may be using it. NULL is
+ * fine. */
 void hub_stop(struct hub *hub, uint32_t drain_ms);
 
 /* Takes an accepted, non-blocking socket whose unread request begins with "GET /ws/". Always takes
@@ -66,10 +69,12 @@ void hub_adopt(struct hub *hub, int fd, const char *address);
 /* --- agents --- */
 void hub_agent_accept(struct hub *hub, uint64_t peer); /* hello was good */
 /* Copies message. STATUS_NOT_FOUND when the peer is gone (its agent_closed has been or will be
- * called). Messages to one peer keep their order. */
+ * called; also when this message is what makes it a SLOW_READER), STATUS_BUSY when the service
+ * thread is far behind. Messages to one peer keep their order. */
 enum status hub_send(struct hub *hub, uint64_t peer, const struct wire_message *message);
 /* Queues bytes as data frames of kind on stream id, after the message that announces them (which is
- * sent in order); later control messages overtake remaining data frames. Takes a reference. */
+ * sent in order); later control messages overtake remaining data frames. Takes a
+ * reference of its own: the caller keeps its one. */
 enum status hub_send_stream(struct hub *hub, uint64_t peer, enum frame_kind kind, uint32_t stream,
                             struct shared *bytes);
 /* Sends bye {reason, detail, retry_ms} after what is queued as control, then closes. */
@@ -79,7 +84,8 @@ void hub_close(struct hub *hub, uint64_t peer, enum end_reason reason, const cha
 /* --- dashboards --- */
 /* The channel's newest state (a whole "snap" frame) and how to get there from sequence - 1 (a whole
  * "d" frame, or NULL when there is none: then every subscriber gets the snapshot). sequence grows by
- * one per call and channel. The hub keeps the last 60 deltas for resuming. Takes references. */
+ * one per call and channel. The hub keeps the last 60 deltas for resuming. Takes references
+ * of its own. Names: 1 … 63 characters of A-Z a-z 0-9 _ : . - */
 void hub_publish(struct hub *hub, const char *channel, uint64_t sequence, struct shared *snapshot,
                  struct shared *delta);
 void hub_unpublish(struct hub *hub, const char *channel);

@@ -1,0 +1,302 @@
+/* libcurl download with resume. Download thread. Surprising decision: nothing is written before the
+ * response's status, length and range have been checked, so an error page (a 416, a captive
+ * portal's HTML with 200) never reaches the file; a response without a length is refused. */
+#include "agent/session/download.h"
+
+#include "common/base/bytes.h"
+#include "common/base/checksum.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONNECT_TIMEOUT_SECONDS 20l
+#define STALL_SECONDS 30l
+#define PROGRESS_US 250000
+
+struct transfer {
+    const struct download *download;
+    CURL *curl;
+    int fd;
+    uint64_t offset;   /* where this attempt starts */
+    uint64_t position; /* next byte of the file */
+    bool checked;      /* the response's head is what we asked for */
+    bool restart;      /* the .part file is of no use */
+    char range[96];    /* Content-Range */
+    char length[24];   /* Content-Length */
+    char type[64];     /* Content-Type */
+    struct error *err;
+    enum status status;
+    int64_t progress_us;
+};
+
+static bool file_has_sha256(int fd, uint64_t bytes, const uint8_t sha256[32])
+{
+    struct sha256 sha;
+    sha256_init(&sha);
+    uint8_t data[65536], got[SHA256_BYTES];
+    for (uint64_t at = 0; at < bytes;) {
+        size_t piece = bytes - at < sizeof data ? (size_t)(bytes - at) : sizeof data;
+        if (file_pread_all(fd, data, piece, at, NULL))
+            return false;
+        sha256_update(&sha, data, piece);
+        at += piece;
+    }
+    sha256_final(&sha, got);
+    return memcmp(got, sha256, sizeof got) == 0;
+}
+
+bool download_is_complete(const char *path, uint64_t bytes, const uint8_t sha256[32])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    struct stat info;
+    bool ok = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == bytes &&
+              file_has_sha256(fd, bytes, sha256);
+    close(fd);
+    return ok;
+}
+
+/* --- callbacks of libcurl --------------------------------------------------------------------- */
+
+static void keep_header(const char *line, size_t bytes, const char *name, char *ret,
+                        size_t ret_bytes)
+{
+    size_t name_bytes = strlen(name);
+    if (bytes <= name_bytes || strncasecmp(line, name, name_bytes) != 0)
+        return;
+    line += name_bytes;
+    bytes -= name_bytes;
+    while (bytes > 0 && (*line == ' ' || *line == '\t')) {
+        line++;
+        bytes--;
+    }
+    while (bytes > 0 && (line[bytes - 1] == '\r' || line[bytes - 1] == '\n'))
+        bytes--;
+    snprintf(ret, ret_bytes, "%.*s", (int)(bytes < ret_bytes ? bytes : ret_bytes - 1), line);
+}
+
+static size_t on_header(char *line, size_t size, size_t count, void *user)
+{
+    struct transfer *transfer = user;
+    size_t bytes = size * count;
+    if (bytes > 5 && strncmp(line, "HTTP/", 5) == 0)
+        transfer->range[0] = transfer->length[0] = transfer->type[0] = '\0';
+    keep_header(line, bytes, "Content-Range:", transfer->range, sizeof transfer->range);
+    keep_header(line, bytes, "Content-Length:", transfer->length, sizeof transfer->length);
+    keep_header(line, bytes, "Content-Type:", transfer->type, sizeof transfer->type);
+    return bytes;
+}
+
+static enum status refuse(struct transfer *transfer, enum status status, const char *what)
+{
+    transfer->status =
+        error_set(transfer->err, status, "download of %s: %s", transfer->download->url, what);
+    return status;
+}
+
+static enum status check_http_status(struct transfer *transfer, long code)
+{
+    char text[64];
+    snprintf(text, sizeof text, "the server answered %ld", code);
+    switch (code) {
+    case 200:
+    case 206:
+        return STATUS_OK;
+    case 401:
+    case 403:
+        return refuse(transfer, STATUS_DENIED, text);
+    case 404:
+    case 410:
+        return refuse(transfer, STATUS_NOT_FOUND, text);
+    case 416:
+        transfer->restart = true;
+        return refuse(transfer, STATUS_TRUNCATED, text);
+    default:
+        return refuse(transfer, STATUS_UNAVAILABLE, text);
+    }
+}
+
+/* Called once, before the first byte of the body is written. */
+static enum status check_head(struct transfer *transfer)
+{
+    long code = 0;
+    curl_easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &code);
+    enum status status = check_http_status(transfer, code);
+    if (status)
+        return status;
+    if (strncasecmp(transfer->type, "text/html", 9) == 0)
+        return refuse(transfer, STATUS_UNAVAILABLE, "a web page came instead of the file");
+
+    uint64_t bytes = transfer->download->bytes;
+    unsigned long long first, last, total;
+    if (code == 206) {
+        if (sscanf(transfer->range, "bytes %llu-%llu/%llu", &first, &last, &total) != 3 ||
+            first != transfer->offset || last + 1 != bytes || total != bytes) {
+            transfer->restart = true;
+            return refuse(transfer, STATUS_CORRUPT, "the range is not the one asked for");
+        }
+    } else {
+        char *end;
+        total = strtoull(transfer->length, &end, 10);
+        if (end == transfer->length || *end != '\0' || total != bytes)
+            return refuse(transfer, STATUS_CORRUPT, "its length is not the announced one");
+        transfer->position = 0; /* the server does not resume: start again */
+        if (ftruncate(transfer->fd, 0) < 0)
+            return refuse(transfer, STATUS_IO, "cannot empty the partial file");
+    }
+    transfer->checked = true;
+    return STATUS_OK;
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *user)
+{
+    struct transfer *transfer = user;
+    size_t bytes = size * count;
+    if (!transfer->checked && check_head(transfer))
+        return 0;
+    if (bytes > transfer->download->bytes - transfer->position) {
+        transfer->restart = true;
+        refuse(transfer, STATUS_CORRUPT, "more bytes came than announced");
+        return 0;
+    }
+    transfer->status =
+        file_pwrite_all(transfer->fd, data, bytes, transfer->position, transfer->err);
+    if (transfer->status)
+        return 0;
+    transfer->position += bytes;
+    return bytes;
+}
+
+static int on_progress(void *user, curl_off_t down_total, curl_off_t down_now, curl_off_t up_total,
+                       curl_off_t up_now)
+{
+    (void)down_total, (void)down_now, (void)up_total, (void)up_now;
+    struct transfer *transfer = user;
+    const struct download *download = transfer->download;
+    if (download->is_cancelled && download->is_cancelled(download->user)) {
+        refuse(transfer, STATUS_CLOSED, "cancelled");
+        return 1;
+    }
+    int64_t now_us = clock_monotonic_us();
+    if (download->progress && now_us - transfer->progress_us >= PROGRESS_US) {
+        transfer->progress_us = now_us;
+        download->progress(download->user, transfer->position, download->bytes);
+    }
+    return 0;
+}
+
+/* --- one attempt ------------------------------------------------------------------------------ */
+
+static enum status set_options(struct transfer *transfer, struct curl_slist *headers)
+{
+    CURL *curl = transfer->curl;
+    const struct download *download = transfer->download;
+    bool failed = curl_easy_setopt(curl, CURLOPT_URL, download->url) ||
+                  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") ||
+                  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1l) ||
+                  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0l) ||
+                  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_SECONDS) ||
+                  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1l) ||
+                  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS) ||
+                  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers) ||
+                  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header) ||
+                  curl_easy_setopt(curl, CURLOPT_HEADERDATA, transfer) ||
+                  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body) ||
+                  curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer) ||
+                  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress) ||
+                  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, transfer) ||
+                  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0l);
+    char range[32];
+    if (!failed && transfer->offset > 0) {
+        snprintf(range, sizeof range, "%llu-", (unsigned long long)transfer->offset);
+        failed = curl_easy_setopt(curl, CURLOPT_RANGE, range);
+    }
+    return failed ? refuse(transfer, STATUS_NO_MEMORY, "cannot prepare the request") : STATUS_OK;
+}
+
+static enum status explain(struct transfer *transfer, CURLcode code)
+{
+    if (transfer->status)
+        return transfer->status;
+    if (code == CURLE_OK && !transfer->checked && check_head(transfer)) /* no body came */
+        return transfer->status;
+    if (transfer->position < transfer->download->bytes &&
+        (code == CURLE_OK || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR ||
+         code == CURLE_GOT_NOTHING))
+        return refuse(transfer, STATUS_TRUNCATED, "the connection ended too early");
+    if (code == CURLE_OK)
+        return STATUS_OK;
+    return refuse(transfer, code == CURLE_OPERATION_TIMEDOUT ? STATUS_TIMEOUT : STATUS_UNAVAILABLE,
+                  curl_easy_strerror(code));
+}
+
+static enum status fetch(struct transfer *transfer)
+{
+    const struct download *download = transfer->download;
+    char bearer[256];
+    snprintf(bearer, sizeof bearer, "Authorization: Bearer %s",
+             download->token ? download->token : "");
+    struct curl_slist *headers = download->token ? curl_slist_append(NULL, bearer) : NULL;
+    explicit_bzero(bearer, sizeof bearer);
+    transfer->curl = curl_easy_init();
+    if (!transfer->curl || (download->token && !headers))
+        refuse(transfer, STATUS_NO_MEMORY, "no memory");
+    else if (!set_options(transfer, headers))
+        explain(transfer, curl_easy_perform(transfer->curl));
+    curl_easy_cleanup(transfer->curl);
+    curl_slist_free_all(headers);
+    return transfer->status;
+}
+
+static enum status finish(struct transfer *transfer)
+{
+    const struct download *download = transfer->download;
+    if (download->progress)
+        download->progress(download->user, download->bytes, download->bytes);
+    if (download->sha256 && !file_has_sha256(transfer->fd, download->bytes, download->sha256)) {
+        transfer->restart = true;
+        return refuse(transfer, STATUS_CORRUPT, "its SHA-256 is not the announced one");
+    }
+    if (fdatasync(transfer->fd) < 0)
+        return error_set_errno(transfer->err, errno, "cannot write %s to disk",
+                               download->part_path);
+    if (rename(download->part_path, download->path) < 0)
+        return error_set_errno(transfer->err, errno, "cannot rename %s", download->part_path);
+    return STATUS_OK;
+}
+
+enum status download_run(const struct download *download, struct error *err)
+{
+    struct transfer transfer = {.download = download, .err = err};
+    transfer.fd = open(download->part_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (transfer.fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", download->part_path);
+
+    struct stat info;
+    enum status status = STATUS_OK;
+    if (fstat(transfer.fd, &info) < 0)
+        status = error_set_errno(err, errno, "cannot read the size of %s", download->part_path);
+    else if ((uint64_t)info.st_size > download->bytes && ftruncate(transfer.fd, 0) < 0)
+        status = error_set_errno(err, errno, "cannot empty %s", download->part_path);
+    else if ((uint64_t)info.st_size <= download->bytes)
+        transfer.offset = (uint64_t)info.st_size;
+    transfer.position = transfer.offset;
+
+    if (!status && transfer.position < download->bytes)
+        status = fetch(&transfer);
+    if (!status)
+        status = finish(&transfer);
+    if (transfer.restart && ftruncate(transfer.fd, 0) < 0)
+        unlink(download->part_path);
+    close(transfer.fd);
+    return status;
+}

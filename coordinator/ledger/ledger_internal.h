@@ -1,0 +1,147 @@
+/* What the files of this folder share: the byte format (format.c), segment files (segment.c), the
+ * reader (reader.c) and the writer thread (writer.c). Nobody outside the folder and its tests
+ * includes this. */
+#ifndef RAVEN_COORDINATOR_LEDGER_LEDGER_INTERNAL_H
+#define RAVEN_COORDINATOR_LEDGER_LEDGER_INTERNAL_H
+
+#include "common/base/file.h"
+#include "coordinator/ledger/ledger.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define LEDGER_FORMAT 1
+#define LEDGER_SEGMENT_HEADER_BYTES 64u
+#define LEDGER_RECORD_HEADER_BYTES 64u
+#define LEDGER_ALIGN_BYTES 8u
+#define LEDGER_FLAG_CRITICAL 1u
+#define LEDGER_SEGMENT_BYTES (64u * 1024 * 1024)
+#define LEDGER_SEGMENTS_MAX 1000000u
+/* Appended and not yet written; more is refused with STATUS_BUSY, so a slow disk cannot fill
+ * memory. */
+#define LEDGER_WAITING_BYTES_MAX (256u * 1024 * 1024)
+
+struct ledger_options {
+    uint64_t segment_bytes; /* preallocated; a larger record gets a segment of its own size */
+};
+
+/* As ledger_open, with the sizes that tests make small. */
+enum status ledger_open_with(const char *dir, const struct ledger_options *options,
+                             uint64_t replay_after, ledger_replay_fn replay, void *context,
+                             struct ledger **ret, struct ledger_open_report *ret_report,
+                             struct error *err) MUST_CHECK;
+
+/* format.c */
+struct segment_header {
+    uint64_t number;
+    uint64_t first_sequence;
+    uint64_t previous_chain;
+    uint64_t file_bytes; /* preallocated size, header included */
+    uint64_t ledger_id;  /* random, the same in all segments of a ledger */
+};
+
+struct record_header {
+    uint32_t body_bytes;
+    uint16_t type;
+    uint16_t flags;
+    uint64_t sequence;
+    uint64_t synced; /* the last sequence known durable when this was written */
+    uint64_t body_checksum;
+    uint64_t chain;
+};
+
+void format_write_segment(const struct segment_header *header,
+                          uint8_t ret[LEDGER_SEGMENT_HEADER_BYTES]);
+/* STATUS_CORRUPT for anything but a whole header, STATUS_UNSUPPORTED for a newer one. */
+enum status format_read_segment(const uint8_t data[LEDGER_SEGMENT_HEADER_BYTES],
+                                struct segment_header *ret) MUST_CHECK;
+/* Fills in chain from previous_chain. */
+void format_write_record(struct record_header *header, uint64_t previous_chain, uint64_t ledger_id,
+                         uint8_t ret[LEDGER_RECORD_HEADER_BYTES]);
+/* False unless the checksum and the complement of the length are right. Any bytes are safe. */
+bool format_read_record(const uint8_t data[LEDGER_RECORD_HEADER_BYTES], uint64_t ledger_id,
+                        struct record_header *ret) MUST_CHECK;
+/* The chain that the header's bytes must carry after a record with previous_chain. */
+uint64_t format_chain(const uint8_t data[LEDGER_RECORD_HEADER_BYTES], uint64_t previous_chain);
+uint64_t format_padded_bytes(uint32_t body_bytes);
+
+/* segment.c */
+enum status segment_path(const char *dir, uint64_t number, char ret[PATH_BYTES],
+                         struct error *err) MUST_CHECK;
+/* Segments must be numbered 1 … count without a gap; 0 when there are none. */
+enum status segment_count(const char *dir, uint64_t *ret, struct error *err) MUST_CHECK;
+/* Preallocated, header written, file and name durable before it returns. The caller closes. */
+enum status segment_create(const char *dir, const struct segment_header *header, int *ret_fd,
+                           struct error *err) MUST_CHECK;
+/* Removes what a crash inside segment_create left. */
+enum status segment_remove_unfinished(const char *dir, uint64_t number,
+                                      struct error *err) MUST_CHECK;
+/* Copies [from, to) to <segment>.torn-<wall ms>, then overwrites it with durable zeros. */
+enum status segment_cut(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+                        struct error *err) MUST_CHECK;
+
+/* reader.c */
+struct reader {
+    const char *dir;
+    bool live; /* somebody else may be appending: look again before calling it damage */
+    uint64_t replay_after;
+    ledger_replay_fn replay; /* may be NULL */
+    void *context;
+
+    /* results */
+    struct ledger_position end;
+    uint64_t records;
+    uint64_t segments;
+    uint64_t ledger_id;
+    uint64_t file_bytes; /* of the last segment */
+    uint64_t offset;     /* after the last whole record of the last segment */
+    uint64_t torn_end;   /* after the last byte that is not zero; == offset when nothing is torn */
+
+    uint8_t *space;
+    size_t space_bytes;
+};
+
+/* Reads everything, writes nothing. The caller frees with reader_done, also after a failure. */
+enum status reader_run(struct reader *reader, struct error *err) MUST_CHECK;
+void reader_done(struct reader *reader);
+
+/* writer.c */
+struct pending {
+    struct pending *next;
+    uint64_t sequence;
+    uint16_t type;
+    uint32_t body_bytes;
+    uint64_t body_checksum;
+    size_t frame_bytes;
+    ledger_done_fn done;
+    void *context;
+    uint8_t frame[]; /* header, body, padding */
+};
+
+struct ledger {
+    char dir[PATH_BYTES];
+    uint64_t segment_bytes;
+    uint64_t ledger_id;
+    int lock_fd;
+    pthread_t thread;
+
+    pthread_mutex_t mutex; /* guards from here … */
+    pthread_cond_t work;
+    struct pending *first;
+    struct pending **last;
+    size_t waiting_bytes;
+    uint64_t next_sequence;
+    enum status failed; /* OK, or the reason for ever */
+    bool closing;       /* … to here */
+
+    /* writer thread only */
+    struct ledger_position end;
+    int fd;
+    uint64_t number;
+    uint64_t file_bytes;
+    uint64_t offset;
+};
+
+void *writer_main(void *ledger);
+
+#endif

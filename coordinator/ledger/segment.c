@@ -1,0 +1,179 @@
+/* Segment files: their names, their creation, and the cutting of a torn tail. Opening thread and
+ * writer thread, never both at once. Surprising: a torn tail is overwritten with zeros, not
+ * truncated, so that a segment always has the size its header states and any truncation from
+ * outside is seen. */
+#include "common/base/clock.h"
+#include "coordinator/ledger/ledger_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ZEROS_BYTES ((size_t)64 * 1024)
+
+enum status segment_path(const char *dir, uint64_t number, char ret[PATH_BYTES], struct error *err)
+{
+    enum status status = path_format(ret, "%s/ledger-%08llu.rvl", dir, (unsigned long long)number);
+    if (status != STATUS_OK)
+        return error_set(err, status, "the ledger's directory name is too long: %s", dir);
+    return STATUS_OK;
+}
+
+static bool parse_name(const char *name, uint64_t *ret_number)
+{
+    unsigned long long number;
+    char again[32];
+    if (sscanf(name, "ledger-%8llu.rvl", &number) != 1)
+        return false;
+    int length = snprintf(again, sizeof again, "ledger-%08llu.rvl", number);
+    if (length <= 0 || strcmp(name, again) != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+enum status segment_count(const char *dir, uint64_t *ret, struct error *err)
+{
+    DIR *stream = opendir(dir);
+    if (!stream)
+        return error_set_errno(err, errno, "cannot open the ledger's directory %s", dir);
+    uint64_t count = 0, highest = 0, number;
+    errno = 0;
+    for (struct dirent *entry = readdir(stream); entry; entry = readdir(stream)) {
+        if (parse_name(entry->d_name, &number)) {
+            count++;
+            highest = number > highest ? number : highest;
+        }
+        errno = 0;
+    }
+    int errnum = errno;
+    (void)closedir(stream);
+    if (errnum != 0)
+        return error_set_errno(err, errnum, "cannot list the ledger's directory %s", dir);
+    if (highest != count)
+        return error_set(err, STATUS_CORRUPT,
+                         "%s has %llu ledger segments but the last is number %llu: bring back the "
+                         "missing one from a backup",
+                         dir, (unsigned long long)count, (unsigned long long)highest);
+    *ret = count;
+    return STATUS_OK;
+}
+
+static enum status unfinished_path(const char *dir, uint64_t number, char ret[PATH_BYTES],
+                                   struct error *err)
+{
+    char path[PATH_BYTES];
+    enum status status = segment_path(dir, number, path, err);
+    if (status != STATUS_OK)
+        return status;
+    status = path_format(ret, "%s.tmp", path);
+    if (status != STATUS_OK)
+        return error_set(err, status, "the ledger's directory name is too long: %s", dir);
+    return STATUS_OK;
+}
+
+enum status segment_remove_unfinished(const char *dir, uint64_t number, struct error *err)
+{
+    char path[PATH_BYTES];
+    enum status status = unfinished_path(dir, number, path, err);
+    if (status == STATUS_OK && unlink(path) != 0 && errno != ENOENT)
+        status = error_set_errno(err, errno, "cannot remove the unfinished segment %s", path);
+    return status;
+}
+
+static enum status fill_segment(int fd, const struct segment_header *header, struct error *err)
+{
+    uint8_t bytes[LEDGER_SEGMENT_HEADER_BYTES];
+    format_write_segment(header, bytes);
+    int errnum = EINTR;
+    while (errnum == EINTR)
+        errnum = posix_fallocate(fd, 0, (off_t)header->file_bytes);
+    if (errnum != 0)
+        return error_set_errno(err, errnum, "cannot reserve %llu bytes for a ledger segment",
+                               (unsigned long long)header->file_bytes);
+    enum status status = file_pwrite_all(fd, bytes, sizeof bytes, 0, err);
+    if (status == STATUS_OK && fsync(fd) != 0)
+        status = error_set_errno(err, errno, "cannot sync a new ledger segment");
+    return status;
+}
+
+enum status segment_create(const char *dir, const struct segment_header *header, int *ret_fd,
+                           struct error *err)
+{
+    char path[PATH_BYTES], unfinished[PATH_BYTES];
+    enum status status = segment_path(dir, header->number, path, err);
+    if (status == STATUS_OK)
+        status = unfinished_path(dir, header->number, unfinished, err);
+    if (status != STATUS_OK)
+        return status;
+    int fd = open(unfinished, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create the ledger segment %s", unfinished);
+    status = fill_segment(fd, header, err);
+    if (status == STATUS_OK && rename(unfinished, path) != 0)
+        status = error_set_errno(err, errno, "cannot rename the ledger segment %s", unfinished);
+    if (status != STATUS_OK)
+        (void)unlink(unfinished);
+    else
+        status = file_sync_dir(dir, err);
+    if (status != STATUS_OK) {
+        (void)close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return STATUS_OK;
+}
+
+static enum status keep_torn(int fd, const char *path, uint64_t from, uint64_t to,
+                             struct error *err)
+{
+    char torn[PATH_BYTES];
+    enum status status = path_format(torn, "%s.torn-%lld", path, (long long)clock_wall_ms());
+    if (status != STATUS_OK)
+        return error_set(err, status, "the ledger's directory name is too long: %s", path);
+    size_t bytes = (size_t)(to - from);
+    uint8_t *copy = malloc(bytes);
+    if (!copy)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %zu torn bytes of %s", bytes, path);
+    status = file_pread_all(fd, copy, bytes, from, err);
+    if (status == STATUS_OK)
+        status = file_write_atomic(torn, copy, bytes, 0600, err);
+    free(copy);
+    return status;
+}
+
+static enum status write_zeros(int fd, uint64_t from, uint64_t to, struct error *err)
+{
+    static const uint8_t zeros[ZEROS_BYTES];
+    while (from < to) {
+        size_t step_bytes = to - from < ZEROS_BYTES ? (size_t)(to - from) : ZEROS_BYTES;
+        enum status status = file_pwrite_all(fd, zeros, step_bytes, from, err);
+        if (status != STATUS_OK)
+            return status;
+        from += step_bytes;
+    }
+    if (fdatasync(fd) != 0)
+        return error_set_errno(err, errno, "cannot sync the cut of a torn ledger tail");
+    return STATUS_OK;
+}
+
+enum status segment_cut(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+                        struct error *err)
+{
+    char path[PATH_BYTES];
+    enum status status = segment_path(dir, number, path, err);
+    if (status != STATUS_OK)
+        return status;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
+    status = keep_torn(fd, path, from, to, err);
+    if (status == STATUS_OK)
+        status = write_zeros(fd, from, to, err);
+    (void)close(fd);
+    return status;
+}

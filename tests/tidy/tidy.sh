@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# House rules that a machine can check: the walls between folders, size limits, formatting, words
+# that must not appear. Prints every breach as file:line: rule, and fails if there is one.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+breaches=0
+report() {
+    while IFS= read -r line; do
+        [ -n "$line" ] || continue
+        echo "$line"
+        breaches=$((breaches + 1))
+    done
+}
+
+mapfile -t sources < <(find common coordinator agent tests -name '*.[ch]' -not -path '*/node_modules/*' | sort)
+mapfile -t texts < <(find . \( -name build -o -name node_modules -o -name .git -o -name .local \) -prune -o \
+    -type f \( -name '*.[ch]' -o -name '*.def' -o -name '*.sh' -o -name '*.md' -o -name '*.ts' -o -name '*.tsx' \
+    -o -name '*.mjs' -o -name '*.css' -o -name '*.html' -o -name '*.sql' -o -name '*.json' -o -name CMakeLists.txt \
+    -o -name '*.cmake' -o -name run \) -print | sort)
+
+# only_in PATTERN RULE FOLDER…: includes matching PATTERN are allowed below these folders only.
+only_in() {
+    local pattern=$1 rule=$2 exclude=()
+    shift 2
+    local folder
+    for folder in "$@"; do exclude+=(-e "^$folder/"); done
+    grep -nE "#include [<\"]$pattern" "${sources[@]}" | grep -vE "${exclude[@]}" | sed "s|\$|   <- $rule|" | report
+}
+only_in 'libpq' 'libpq only in coordinator/store' coordinator/store tests/unit/coordinator/store
+only_in 'microhttpd' 'libmicrohttpd only in coordinator/http' coordinator/http tests/unit/coordinator/http
+only_in 'libwebsockets' 'libwebsockets only in coordinator/hub and agent/session' \
+    coordinator/hub agent/session tests/unit/coordinator/hub tests/unit/agent/session
+only_in '(cuda|nvrtc|CL/|cblas|blis|openblas)' 'GPU and BLAS headers only in agent/backend/<name>' 'agent/backend/[a-z]*'
+only_in 'coordinator/' 'the agent and common know nothing of the coordinator' coordinator tests
+only_in 'agent/' 'the coordinator and common know nothing of the agent' agent tests
+
+# walled FOLDER ALLOWED RULE: project includes in FOLDER must match ALLOWED.
+walled() {
+    grep -rnE '#include "' "$1" --include='*.[ch]' | grep -vE "#include \"($2)" | sed "s|\$|   <- $3|" | report
+}
+walled common/base 'common/base/' 'common/base stands on nothing'
+for folder in wire codec graph tensorfile; do
+    walled common/$folder "common/(base|$folder)/" "common/$folder may use common/base only"
+done
+for folder in ledger aggregate job; do
+    walled coordinator/$folder 'common/(base|codec|graph)/|coordinator/(ledger|aggregate|job)/' \
+        "coordinator/$folder knows neither HTTP nor SQL nor sockets"
+done
+# Libraries neither log nor exit.
+grep -nE '\b(log_(debug|info|warn|error|line)|exit|abort)\(' "${sources[@]}" |
+    grep -vE '^(coordinator/(core|main|verify)[a-z_]*\.c|agent/(core|main|cli|worker)[a-z_]*\.c|common/base/(log|rng)\.[ch]|tests/)' |
+    sed 's|$|   <- a library neither logs nor exits|' | report
+
+awk '
+    FNR == 1 { start = 0 }
+    length($0) > 100 { print FILENAME ":" FNR ": line longer than 100 columns" }
+    /\t/ { print FILENAME ":" FNR ": tab" }
+    /^[{]/ { start = FNR }
+    /^[}]/ { if (start && FNR - start + 1 > 70) print FILENAME ":" start ": function of " FNR - start + 1 " lines, at most 70"; start = 0 }
+    FNR == 801 { print FILENAME ":801: file longer than 800 lines" }
+' "${sources[@]}" | report
+awk 'FNR == 1 && !/^\/\*/ { print FILENAME ":1: a file opens with a comment that says what it is" }' "${sources[@]}" | report
+grep -nE '\b(TODO|FIXME|XXX|HACK)\b' "${texts[@]}" | grep -v '^./tests/tidy/' | sed 's|$|   <- finish it or file it|' | report
+# Host names of package registries never appear; nor do web addresses other than examples.
+grep -nE 'https?://[a-z0-9.-]+' "${texts[@]}" |
+    grep -vE 'https?://(127\.0\.0\.1|localhost|\[|[a-z.]*example|evil|www\.w3\.org|host\b)' |
+    sed 's|$|   <- a foreign host name|' | report
+if command -v clang-format >/dev/null; then
+    clang-format --dry-run -Werror "${sources[@]}" 2>&1 | grep -E 'error:' | sed 's|$|   <- run clang-format -i|' | report
+else
+    echo "tidy: clang-format is missing (./run setup)"
+    breaches=$((breaches + 1))
+fi
+echo "tidy: ${#sources[@]} C files, $breaches breaches"
+[ $breaches = 0 ]
