@@ -247,6 +247,8 @@ int agents_write(struct agent *agent)
 {
     int result = 0;
     agent->peer.wants_write = false;
+    if (agent->peer.close_sent)
+        return 0;
     if (peer_write_ping(&agent->peer))
         ;
     else if (agent->control)

@@ -14,7 +14,7 @@
 #include <uv.h>
 
 #define ADDRESS_BYTES 64
-#define DETAIL_BYTES 121 /* a close frame has room for 123 bytes of text */
+#define DETAIL_BYTES 121 /* a close frame has room for 123 bytes of text after its code */
 #define EPOCH_BYTES 17
 #define PING_BYTES 4
 #define VIEWER_SUBSCRIPTIONS_MAX 16
@@ -41,6 +41,7 @@ struct peer {
     bool wants_write;
     bool ping_due;
     bool is_closing; /* reason is final, input is ignored */
+    bool close_sent; /* our close frame is out: nothing may follow it */
     bool closed_by_other;
     enum end_reason reason;
     char detail[DETAIL_BYTES];
@@ -59,10 +60,10 @@ bool peer_write_ping(struct peer *peer);
 enum collected peer_collect(struct peer *peer, const void *in, size_t bytes, size_t text_bytes_max,
                             size_t binary_bytes_max, const uint8_t **ret_data, size_t *ret_bytes);
 void peer_collected(struct peer *peer);
-/* Fixes the reason; false when one was fixed before. The owner then writes its last words and at the
- * end returns peer_write_close's value to libwebsockets. */
+/* Fixes the reason; false when one was fixed before. The owner then writes its last words and
+ * peer_write_close. */
 bool peer_begin_close(struct peer *peer, enum end_reason reason, const char *detail);
-int peer_write_close(struct peer *peer);
+int peer_write_close(struct peer *peer); /* < 0: failed */
 /* The WebSocket is gone: why, if nobody had decided it. */
 enum end_reason peer_guess_reason(const struct peer *peer);
 void peers_sweep(struct hub *hub);

@@ -1,6 +1,8 @@
 /* What agents' and dashboards' WebSockets have in common: life signs, message assembly and closing.
  * Service thread. libwebsockets' own pings and timers are not used: they are one O(n) list and
- * closed live peers wrongly at 10,000 connections; one sweep over all peers does their work. */
+ * closed live peers wrongly at 10,000 connections; one sweep over all peers does their work. Its own
+ * way to close (lws_close_reason, then a negative result) is not used either: on libuv, version 4.1
+ * closes the socket before the close frame is written. */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"
@@ -10,6 +12,7 @@
 
 #define IDLE_BUFFER_BYTES 4096 /* larger input buffers are given back after a message */
 #define CLOSE_CODE_BASE 4000
+#define WRITE_CLOSE ((enum lws_write_protocol)4) /* LWS_WRITE_CLOSE, left out of its headers */
 
 void plain_copy(char *ret, size_t ret_bytes, const char *text)
 {
@@ -111,12 +114,14 @@ bool peer_begin_close(struct peer *peer, enum end_reason reason, const char *det
 
 int peer_write_close(struct peer *peer)
 {
-    unsigned char text[DETAIL_BYTES];
+    uint8_t frame[LWS_PRE + 2 + DETAIL_BYTES] = {0};
+    int code = CLOSE_CODE_BASE + (int)peer->reason;
     size_t bytes = strlen(peer->detail);
-    memcpy(text, peer->detail, bytes);
-    lws_close_reason(peer->wsi, (enum lws_close_status)(CLOSE_CODE_BASE + (int)peer->reason), text,
-                     bytes);
-    return -1;
+    frame[LWS_PRE] = (uint8_t)(code >> 8);
+    frame[LWS_PRE + 1] = (uint8_t)code;
+    memcpy(frame + LWS_PRE + 2, peer->detail, bytes);
+    peer->close_sent = true;
+    return lws_write(peer->wsi, frame + LWS_PRE, 2 + bytes, WRITE_CLOSE) < 0 ? -1 : 0;
 }
 
 enum end_reason peer_guess_reason(const struct peer *peer)

@@ -170,9 +170,10 @@ static int serve(struct lws *wsi, enum lws_callback_reasons reason, struct sessi
         return kind == PEER_AGENT ? agents_write((struct agent *)peer)
                                   : viewers_write((struct viewer *)peer);
     case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
-        if (peer)
-            peer->closed_by_other = true;
-        return 0;
+        if (!peer)
+            return -1;
+        peer->closed_by_other = true;
+        return peer->close_sent ? -1 : 0; /* the answer to ours: the end; else it is answered */
     case LWS_CALLBACK_CLOSED:
         closed(hub, session);
         return 0;

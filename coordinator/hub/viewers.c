@@ -213,6 +213,8 @@ int viewers_write(struct viewer *viewer)
 {
     int result = 0;
     viewer->peer.wants_write = false;
+    if (viewer->peer.close_sent)
+        return 0;
     if (!peer_write_ping(&viewer->peer)) {
         if (!viewer->out)
             viewer->out = take_frame(viewer);

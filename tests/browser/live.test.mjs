@@ -76,10 +76,10 @@ async function untilLive() {
   await page.locator("figure.chart canvas").first().waitFor({ timeout: waitMs });
 }
 
-async function shoot(name) {
+async function shoot(name, fullPage = true) {
   if (!shots) return;
   mkdirSync(shots, { recursive: true });
-  await page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
+  await page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 }
 
 async function assertAccessible(where) {
@@ -219,7 +219,7 @@ test("Add a PC shows one command that joins this coordinator", async () => {
   const command = await dialog.locator("code").innerText();
   assert.match(command, /RAVEN_INVITE=rvn_inv_\S+ .*raven-agent join https?:\/\//);
   await assertAccessible("Add a PC");
-  await shoot("add-a-pc");
+  await shoot("add-a-pc", false);
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
 });

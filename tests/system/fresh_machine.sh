@@ -28,8 +28,9 @@ shift
 trap unmount_all EXIT
 
 # The mirror is whatever this machine uses for Debian.
-mirror=$(sed -n 's/^URIs: *//p; s/^deb [^h]*\(http[^ ]*\).*/\1/p' /etc/apt/sources.list /etc/apt/sources.list.d/*debian* \
-    2>/dev/null | grep -v security | head -n 1)
+mirror=$(find /etc/apt -name '*.sources' -o -name '*.list' | xargs cat 2>/dev/null |
+    sed -n 's/^URIs: *//p; s/^deb [^h]*\(http[^ ]*\).*/\1/p' | grep -E 'debian/?$' | sort -u | sed -n 1p)
+[ -n "$mirror" ] || { echo "fresh_machine: no Debian mirror in /etc/apt" >&2; exit 2; }
 if [ ! -e "$machine/etc/debian_version" ]; then
     command -v debootstrap >/dev/null || apt-get install -y -q debootstrap >&2
     echo "==> debootstrap of Debian 12 into $machine" >&2

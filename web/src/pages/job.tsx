@@ -72,9 +72,9 @@ function Body({ j, live }: { j: JobDetail; live: boolean }) {
         <Updates counts={j} />
       </div>
       <Contributions volunteers={j.volunteers} unit={j.unit} />
-      <div class="columns wide-left">
-        <Settings spec={j.spec} id={j.id} hash={j.hash} parameters={j.parameters} />
+      <div class="columns wide-right">
         <Events events={j.events} />
+        <Settings spec={j.spec} id={j.id} hash={j.hash} parameters={j.parameters} />
       </div>
     </>
   );
@@ -217,12 +217,12 @@ function Tiles({ j }: { j: JobDetail }) {
       <Tile
         label="One update"
         amount={f.bytes(bytesPerUpdate(j))}
-        note={saving === null ? "nothing sent yet" : `${f.times(saving)} smaller than fp32`}
-      />
-      <Tile
-        label="Sent so far"
-        amount={f.bytes(j.uplink_bytes)}
-        note={<>up; <Num amount={f.bytes(j.downlink_bytes)} /> down</>}
+        note={
+          <>
+            {saving === null ? "" : `${f.times(saving)} smaller than fp32; `}
+            <Num amount={f.bytes(j.uplink_bytes)} /> up, <Num amount={f.bytes(j.downlink_bytes)} /> down so far
+          </>
+        }
       />
     </div>
   );

@@ -6,6 +6,10 @@ import { Num, Panel, State } from "./basic";
 /** Versions behind, as the coordinator buckets them. */
 const STALENESS_LABELS = ["0", "1", "2", "3–4", "5–8", "9–16", "17–32", "> 32"];
 
+function wholePercent(ratio: number): string {
+  return ratio < 0.005 ? "< 1" : (ratio * 100).toFixed(0);
+}
+
 function Bar({ value, largest, whole, label }: {
   value: number;
   largest: number;
@@ -20,7 +24,7 @@ function Bar({ value, largest, whole, label }: {
         {behind}: {counted(value, "update")}
       </span>
       <span class="hist-share" aria-hidden="true">
-        {value > 0 && <Num amount={share(value, whole)} />}
+        {value > 0 && <Num amount={{ text: wholePercent(value / whole), unit: "%" }} />}
       </span>
       <span class="hist-track" aria-hidden="true">
         <span class="hist-bar" style={{ height }} />
@@ -36,7 +40,7 @@ export function Staleness({ buckets }: { buckets: number[] }) {
   const whole = buckets.reduce((sum, v) => sum + v, 0);
   const largest = Math.max(0, ...buckets);
   return (
-    <Panel title="Staleness" note={counted(whole, "update")}>
+    <Panel title="Staleness" class="staleness" note={counted(whole, "update")}>
       <ol class="hist">
         {STALENESS_LABELS.map((label, k) => (
           <Bar key={label} value={buckets[k] ?? 0} largest={largest} whole={whole} label={label} />

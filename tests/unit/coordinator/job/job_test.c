@@ -1,0 +1,471 @@
+/* A real job on a real ledger in a temporary directory: leases, updates, refusals, restarts, proof.
+ * The ledger's thread reports through a small queue, as the core's mailbox does. */
+#include "coordinator/job/job.h"
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/rng.h"
+#include "common/codec/codec.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#define QUEUE_MAX 4096
+
+struct rig {
+    char dir[PATH_BYTES];
+    struct job *job;
+    pthread_mutex_t lock;
+    pthread_cond_t arrived;
+    uint64_t sequences[QUEUE_MAX];
+    enum status statuses[QUEUE_MAX];
+    uint32_t head, tail;
+    int64_t now_us;
+    uint64_t nonce;
+};
+
+static const char spec_text[] =
+    "{\"name\":\"unit\",\"model\":{\"preset\":\"mlp\",\"inputs\":20,\"hidden\":[16],\"classes\":4},"
+    "\"data\":{\"kind\":\"images\",\"images\":\"art_01JD0000000000000000000001\","
+    "\"labels\":\"art_01JD0000000000000000000002\","
+    "\"held_out_images\":\"art_01JD0000000000000000000003\","
+    "\"held_out_labels\":\"art_01JD0000000000000000000004\"},"
+    "\"training\":{\"batch_size\":8,\"steps_per_lease\":10,\"total_samples\":800},"
+    "\"evaluation\":{\"every_versions\":1000,\"samples\":64},\"lease\":{\"deadline_seconds\":30}}";
+
+static const char volunteer_a[] = "vol_01JD000000000000000000000A";
+static const char volunteer_b[] = "vol_01JD000000000000000000000B";
+
+static void on_durable(void *context, uint64_t sequence, enum status status)
+{
+    struct rig *rig = context;
+    pthread_mutex_lock(&rig->lock);
+    rig->sequences[rig->tail % QUEUE_MAX] = sequence;
+    rig->statuses[rig->tail++ % QUEUE_MAX] = status;
+    pthread_cond_signal(&rig->arrived);
+    pthread_mutex_unlock(&rig->lock);
+}
+
+/* Feeds durable records to the job until one gives an answer. */
+static struct job_outcome wait_outcome(struct rig *rig)
+{
+    struct job_outcome outcome;
+    for (;;) {
+        pthread_mutex_lock(&rig->lock);
+        while (rig->head == rig->tail)
+            pthread_cond_wait(&rig->arrived, &rig->lock);
+        uint64_t sequence = rig->sequences[rig->head % QUEUE_MAX];
+        enum status status = rig->statuses[rig->head++ % QUEUE_MAX];
+        pthread_mutex_unlock(&rig->lock);
+        if (job_durable(rig->job, sequence, status, 1000, &outcome))
+            return outcome;
+    }
+}
+
+static void open_job(struct rig *rig)
+{
+    struct job_recovery recovery;
+    struct error err = {0};
+    rig->head = rig->tail = 0;
+    if (job_open(rig->dir, on_durable, rig, rig->now_us, &rig->job, &recovery, &err))
+        fail_msg("%s", err.text);
+}
+
+static void reopen(struct rig *rig)
+{
+    job_close(rig->job);
+    open_job(rig);
+}
+
+static int setup(void **state)
+{
+    struct rig *rig = calloc(1, sizeof *rig);
+    struct job_spec spec;
+    struct error err = {0};
+    snprintf(rig->dir, sizeof rig->dir, "/tmp/raven-job-XXXXXX");
+    assert_non_null(mkdtemp(rig->dir));
+    pthread_mutex_init(&rig->lock, NULL);
+    pthread_cond_init(&rig->arrived, NULL);
+    rig->now_us = 1000000;
+    if (job_spec_parse_text(spec_text, sizeof spec_text - 1, &spec, &err))
+        fail_msg("%s", err.text);
+    struct job_create_options options = {.id = "job_01JD0000000000000000000000",
+                                         .dir = rig->dir,
+                                         .spec = &spec,
+                                         .blocks = 7};
+    if (job_create(&options, &err))
+        fail_msg("%s", err.text);
+    open_job(rig);
+    *state = rig;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct rig *rig = *state;
+    job_close(rig->job);
+    assert_int_equal(file_remove_tree(rig->dir, NULL), STATUS_OK);
+    free(rig);
+    return 0;
+}
+
+static struct job_lease grant(struct rig *rig, const char *volunteer)
+{
+    struct job_lease lease;
+    const char *reason = "";
+    if (job_grant(rig->job, volunteer, ++rig->nonce, rig->now_us, &lease, &reason))
+        fail_msg("no lease: %s", reason);
+    return lease;
+}
+
+/* The first lease of a job is an evaluation of version 0. */
+static void evaluate_first(struct rig *rig)
+{
+    struct job_lease lease = grant(rig, volunteer_a);
+    assert_true(lease.evaluates);
+    assert_true(job_evaluated(rig->job, volunteer_a, lease.id, 0, 1.386, 0.25, 5));
+}
+
+static struct shared *make_payload(const struct rig *rig, uint64_t seed)
+{
+    uint64_t n = job_parameters(rig->job);
+    float *values = malloc(n * sizeof *values);
+    struct rng rng;
+    struct buffer bytes;
+    rng_seed(&rng, seed);
+    for (uint64_t i = 0; i < n; i++)
+        values[i] = 0.01f * (float)rng_normal(&rng);
+    buffer_init(&bytes, 1u << 20);
+    assert_int_equal(codec_encode(values, n, 64, &bytes), STATUS_OK);
+    struct shared *payload = shared_create(bytes.data, bytes.bytes);
+    buffer_done(&bytes);
+    free(values);
+    return payload;
+}
+
+static struct job_outcome submit(struct rig *rig, const struct job_lease *lease, uint64_t base,
+                                 uint64_t seed)
+{
+    struct error err = {0};
+    struct shared *payload = make_payload(rig, seed);
+    if (job_submit(rig->job, lease->volunteer, lease->id, base, 1.25, payload, &err))
+        fail_msg("%s", err.text);
+    shared_unref(payload);
+    return wait_outcome(rig);
+}
+
+static void test_update_makes_a_version(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    uint64_t before = job_hash(rig->job);
+    struct job_lease lease = grant(rig, volunteer_a);
+    assert_false(lease.evaluates);
+    assert_int_equal(lease.steps, 10);
+    assert_int_equal(lease.samples, 80);
+    struct job_outcome outcome = submit(rig, &lease, 0, 1);
+    assert_int_equal(outcome.verdict, VERDICT_APPLIED);
+    assert_int_equal(outcome.version, 1);
+    assert_int_equal(job_version(rig->job), 1);
+    assert_int_not_equal(job_hash(rig->job), before);
+    struct job_figures figures;
+    job_read_figures(rig->job, &figures);
+    assert_int_equal(figures.samples, 80);
+    assert_int_equal(figures.staleness[0], 1);
+    assert_float_equal(figures.loss_smoothed, 1.25, 1e-6);
+}
+
+static void test_same_nonce_same_lease(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease first, again, other;
+    const char *reason;
+    assert_int_equal(job_grant(rig->job, volunteer_a, 77, 0, &first, &reason), STATUS_OK);
+    assert_int_equal(job_grant(rig->job, volunteer_a, 77, 0, &again, &reason), STATUS_OK);
+    assert_int_equal(job_grant(rig->job, volunteer_b, 77, 0, &other, &reason), STATUS_OK);
+    assert_string_equal(first.id, again.id);
+    assert_string_not_equal(first.id, other.id);
+    assert_int_equal(other.block_first, first.block_first + first.block_count);
+}
+
+/* pain B1: the same update three times, the last after a restart: applied once, same answer. */
+static void test_pain_B1_duplicate_gets_same_answer(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease lease = grant(rig, volunteer_a);
+    submit(rig, &lease, 0, 1);
+    uint64_t hash = job_hash(rig->job);
+    for (int round = 0; round < 3; round++) {
+        struct job_answer answer = job_examine_offer(rig->job, volunteer_a, lease.id, 500);
+        assert_int_equal(answer.verdict, VERDICT_APPLIED);
+        assert_int_equal(answer.version, 1);
+        assert_int_equal(job_hash(rig->job), hash);
+        reopen(rig);
+    }
+    assert_int_equal(job_version(rig->job), 1);
+}
+
+static void test_restart_without_snapshot_gives_same_bits(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    for (uint64_t i = 0; i < 5; i++) {
+        struct job_lease lease = grant(rig, i % 2 ? volunteer_a : volunteer_b);
+        submit(rig, &lease, job_version(rig->job), i);
+    }
+    struct job_lease open_lease = grant(rig, volunteer_a);
+    uint64_t hash = job_hash(rig->job);
+    reopen(rig);
+    assert_int_equal(job_version(rig->job), 5);
+    assert_int_equal(job_hash(rig->job), hash);
+    assert_int_equal(job_leases_of(rig->job, volunteer_a), 1);
+    struct job_outcome outcome = submit(rig, &open_lease, 5, 9);
+    assert_int_equal(outcome.verdict, VERDICT_APPLIED);
+    assert_int_equal(outcome.version, 6);
+    struct job_figures figures;
+    job_read_figures(rig->job, &figures);
+    assert_float_equal(figures.held_out_loss_first, 1.386, 1e-9);
+}
+
+static void test_restart_from_snapshot_and_tail(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease lease = grant(rig, volunteer_a);
+    submit(rig, &lease, 0, 1);
+    struct error err = {0};
+    enum status status = STATUS_BUSY;
+    for (int i = 0; i < 1000 && status == STATUS_BUSY; i++) {
+        struct job_outcome unused;
+        pthread_mutex_lock(&rig->lock);
+        bool waiting = rig->head != rig->tail;
+        uint64_t sequence = rig->sequences[rig->head % QUEUE_MAX];
+        rig->head += waiting;
+        pthread_mutex_unlock(&rig->lock);
+        if (waiting)
+            job_durable(rig->job, sequence, STATUS_OK, 0, &unused);
+        else
+            clock_sleep_us(1000);
+        status = job_snapshot(rig->job, &err);
+    }
+    assert_int_equal(status, STATUS_OK);
+    lease = grant(rig, volunteer_b);
+    submit(rig, &lease, 1, 2);
+    uint64_t hash = job_hash(rig->job);
+    struct job_answer answer;
+    reopen(rig);
+    assert_int_equal(job_version(rig->job), 2);
+    assert_int_equal(job_hash(rig->job), hash);
+    answer = job_examine_offer(rig->job, volunteer_b, lease.id, 500);
+    assert_int_equal(answer.verdict, VERDICT_APPLIED);
+    assert_int_equal(answer.version, 2);
+}
+
+static void test_late_lease_is_reissued_then_refused(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease late = grant(rig, volunteer_a), expired;
+    assert_false(job_expire_next(rig->job, rig->now_us + 29000000, &expired));
+    rig->now_us += 31000000;
+    assert_true(job_expire_next(rig->job, rig->now_us, &expired));
+    assert_string_equal(expired.id, late.id);
+    assert_false(job_expire_next(rig->job, rig->now_us, &expired));
+    struct job_lease reissued = grant(rig, volunteer_b);
+    assert_int_equal(reissued.block_first, late.block_first);
+    assert_int_equal(reissued.seed, late.seed);
+    for (int round = 0; round < 2; round++) {
+        struct job_answer answer = job_examine_offer(rig->job, volunteer_a, late.id, 500);
+        assert_int_equal(answer.verdict, VERDICT_REFUSED);
+        assert_int_equal(answer.reason, REASON_REISSUED);
+        reopen(rig);
+    }
+}
+
+/* pain H5: a heartbeat without progress does not keep a lease. */
+static void test_pain_H5_only_new_steps_move_the_deadline(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease lease = grant(rig, volunteer_a), expired;
+    job_progress(rig->job, lease.id, volunteer_a, 3, rig->now_us + 20000000);
+    assert_false(job_expire_next(rig->job, rig->now_us + 40000000, &expired));
+    job_progress(rig->job, lease.id, volunteer_a, 3, rig->now_us + 45000000);
+    job_progress(rig->job, lease.id, volunteer_b, 9, rig->now_us + 45000000);
+    assert_true(job_expire_next(rig->job, rig->now_us + 51000000, &expired));
+}
+
+static void test_too_old_an_update_is_stale_for_ever(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease old = grant(rig, volunteer_a);
+    for (uint64_t i = 0; i < 9; i++) {
+        struct job_lease lease = grant(rig, volunteer_b);
+        submit(rig, &lease, job_version(rig->job), i);
+    }
+    uint64_t hash = job_hash(rig->job);
+    struct job_outcome outcome = submit(rig, &old, 0, 99);
+    assert_int_equal(outcome.verdict, VERDICT_STALE);
+    assert_int_equal(job_hash(rig->job), hash);
+    reopen(rig);
+    struct job_answer answer = job_examine_offer(rig->job, volunteer_a, old.id, 500);
+    assert_int_equal(answer.verdict, VERDICT_STALE);
+    assert_int_equal(answer.reason, REASON_TOO_OLD);
+}
+
+static void test_hostile_offers_change_nothing(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease lease = grant(rig, volunteer_a);
+    uint64_t hash = job_hash(rig->job);
+    assert_int_equal(job_examine_offer(rig->job, volunteer_b, lease.id, 500).reason,
+                     REASON_OTHER_VOLUNTEER);
+    assert_int_equal(
+        job_examine_offer(rig->job, volunteer_a, "lea_01JD0000000000000000000000", 500).reason,
+        REASON_UNKNOWN_LEASE);
+    assert_int_equal(job_examine_offer(rig->job, volunteer_a, lease.id, 1u << 30).reason,
+                     REASON_TOO_LARGE);
+    assert_int_equal(job_examine_offer(rig->job, volunteer_a, lease.id, 500).verdict, VERDICT_NONE);
+
+    struct shared *payload = shared_create("garbage", 7);
+    struct error err = {0};
+    assert_int_equal(job_submit(rig->job, volunteer_a, lease.id, 0, 1.0, payload, &err), STATUS_OK);
+    shared_unref(payload);
+    struct job_outcome outcome = wait_outcome(rig);
+    assert_int_equal(outcome.verdict, VERDICT_REFUSED);
+    assert_int_equal(outcome.reason, REASON_DAMAGED);
+    assert_int_equal(job_hash(rig->job), hash);
+
+    lease = grant(rig, volunteer_a);
+    outcome = submit(rig, &lease, 1000, 5);
+    assert_int_equal(outcome.reason, REASON_BASE_UNKNOWN);
+    assert_int_equal(job_hash(rig->job), hash);
+}
+
+static void test_deltas_lead_a_replica_to_the_same_bits(void **state)
+{
+    struct rig *rig = *state;
+    uint64_t n = job_parameters(rig->job), hash = job_hash(rig->job), known;
+    float *replica = malloc(n * sizeof *replica);
+    memcpy(replica, job_replica(rig->job), n * sizeof *replica);
+    evaluate_first(rig);
+    assert_true(job_can_replay(rig->job, 0, hash));
+    assert_false(job_can_replay(rig->job, 0, hash + 1));
+    for (uint64_t version = 1; version <= 5; version++) {
+        struct job_lease lease = grant(rig, volunteer_a);
+        submit(rig, &lease, version - 1, version);
+        struct shared *delta = job_delta(rig->job, version, &known);
+        assert_non_null(delta);
+        assert_int_equal(codec_decode_add(shared_data(delta), shared_bytes(delta), 1.0f, replica, n,
+                                          NULL),
+                         STATUS_OK);
+        assert_int_equal(codec_hash(replica, n), known);
+        assert_int_equal(known, job_hash(rig->job));
+    }
+    assert_true(job_can_replay(rig->job, 5, job_hash(rig->job)));
+    assert_null(job_delta(rig->job, 6, &known));
+    free(replica);
+}
+
+static void test_job_completes_after_its_last_evaluation(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    for (uint64_t i = 0; i < 10; i++) {
+        struct job_lease lease = grant(rig, volunteer_a);
+        assert_false(lease.evaluates);
+        submit(rig, &lease, job_version(rig->job), i);
+        assert_false(job_is_complete(rig->job));
+    }
+    struct job_lease lease = grant(rig, volunteer_a), none;
+    const char *reason = "";
+    assert_true(lease.evaluates);
+    assert_int_equal(job_grant(rig->job, volunteer_b, 9999, 0, &none, &reason), STATUS_UNAVAILABLE);
+    assert_true(strlen(reason) > 0);
+    assert_false(job_evaluated(rig->job, volunteer_a, lease.id, 10, (double)NAN, 0.5, 6));
+    assert_true(job_evaluated(rig->job, volunteer_a, lease.id, 10, 0.7, 0.5, 6));
+    assert_true(job_is_complete(rig->job));
+}
+
+static void test_verify_accepts_the_truth_and_finds_damage(void **state)
+{
+    struct rig *rig = *state;
+    struct job_verify_report report;
+    struct error err = {0};
+    char command[2 * PATH_BYTES];
+    evaluate_first(rig);
+    for (uint64_t i = 0; i < 3; i++) {
+        struct job_lease lease = grant(rig, volunteer_a);
+        submit(rig, &lease, job_version(rig->job), i);
+    }
+    uint64_t hash = job_hash(rig->job);
+    job_close(rig->job);
+    rig->job = NULL;
+    if (job_verify(rig->dir, &report, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(report.version, 3);
+    assert_int_equal(report.updates, 3);
+    assert_int_equal(report.duplicates, 0);
+    assert_int_equal(report.hash, hash);
+    /* One bit of the first update's payload; good records follow it. */
+    snprintf(command, sizeof command,
+             "f=$(ls %s/*.rvl %s/segment* %s/ledger* 2>/dev/null | head -n 1); test -n \"$f\" && "
+             "printf '\\377' | dd of=\"$f\" bs=1 seek=900 conv=notrunc 2>/dev/null",
+             rig->dir, rig->dir, rig->dir);
+    assert_int_equal(system(command), 0);
+    assert_int_not_equal(job_verify(rig->dir, &report, &err), STATUS_OK);
+    assert_true(strlen(err.text) > 0);
+}
+
+static void test_series_keeps_the_shape_of_a_long_run(void **state)
+{
+    (void)state;
+    struct series series;
+    series_init(&series);
+    for (uint64_t i = 0; i < 100000; i++)
+        series_add(&series, &(struct series_entry){.version = i});
+    assert_true(series.count <= SERIES_COUNT_MAX && series.count > SERIES_COUNT_MAX / 4);
+    assert_int_equal(series.entries[0].version, 0);
+    assert_true(series.entries[series.count - 1].version > 99000);
+    for (uint32_t i = 1; i < series.count; i++)
+        assert_int_equal(series.entries[i].version - series.entries[i - 1].version, series.stride);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_update_makes_a_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_same_nonce_same_lease, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pain_B1_duplicate_gets_same_answer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_restart_without_snapshot_gives_same_bits, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_restart_from_snapshot_and_tail, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_late_lease_is_reissued_then_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pain_H5_only_new_steps_move_the_deadline, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_too_old_an_update_is_stale_for_ever, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_offers_change_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deltas_lead_a_replica_to_the_same_bits, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_job_completes_after_its_last_evaluation, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_verify_accepts_the_truth_and_finds_damage, setup,
+                                        teardown),
+        cmocka_unit_test(test_series_keeps_the_shape_of_a_long_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

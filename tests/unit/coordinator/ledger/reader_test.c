@@ -1,0 +1,353 @@
+/* Damage: every truncation and every single bit flip of small ledgers, lost and foreign segments,
+ * newer formats. Nothing may be accepted silently, and what is refused may not be touched. */
+#include "fixture.h"
+
+#include "common/base/bytes.h"
+#include "common/base/checksum.h"
+
+#define SEGMENT_BYTES 512
+
+static void segment_of(const char *dir, uint64_t number, char ret[PATH_BYTES])
+{
+    struct error err;
+    assert_int_equal(segment_path(dir, number, ret, &err), STATUS_OK);
+}
+
+static enum status try_open(const char *dir, struct seen *seen, struct ledger_open_report *report,
+                            struct error *err)
+{
+    struct ledger_options options = {.segment_bytes = SEGMENT_BYTES};
+    struct ledger *ledger = NULL;
+    *seen = (struct seen){0};
+    enum status status = ledger_open_with(dir, &options, 0, see, seen, &ledger, report, err);
+    ledger_close(ledger);
+    return status;
+}
+
+/* Opening must refuse, name the file, and leave it as it is. */
+static void assert_refused(const char *dir, const char *path, const void *data, size_t bytes)
+{
+    struct seen seen;
+    struct error err = {0};
+    struct buffer after;
+    assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_CORRUPT);
+    assert_non_null(strstr(err.text, path));
+    read_whole(path, &after);
+    assert_int_equal(after.bytes, bytes);
+    assert_memory_equal(after.data, data, bytes);
+    buffer_done(&after);
+    assert_int_equal(count_names(dir, ".torn-", false), 0);
+}
+
+static void test_every_truncation(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    struct buffer whole;
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 3);
+    segment_of(dir, 1, path);
+    read_whole(path, &whole);
+    assert_int_equal(whole.bytes, SEGMENT_BYTES);
+    uint8_t nothing = 0;
+    for (size_t bytes = 0; bytes < whole.bytes; bytes++) {
+        write_whole(path, whole.data, bytes);
+        assert_refused(dir, path, bytes > 0 ? whole.data : &nothing, bytes);
+    }
+    buffer_done(&whole);
+    remove_dir(dir);
+}
+
+/* A writer that stopped at any byte of the last record: zeros where it had not written. */
+static void test_every_torn_write_is_cut(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    struct buffer whole;
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 3);
+    segment_of(dir, 1, path);
+    read_whole(path, &whole);
+    uint8_t body[68];
+    size_t start = LEDGER_SEGMENT_HEADER_BYTES;
+    for (uint64_t i = 1; i <= 2; i++)
+        start += LEDGER_RECORD_HEADER_BYTES +
+                 (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+    size_t end = start + LEDGER_RECORD_HEADER_BYTES + body_of(3, body);
+    for (size_t cut = start; cut < end; cut++) {
+        uint8_t torn[SEGMENT_BYTES] = {0};
+        memcpy(torn, whole.data, cut);
+        write_whole(path, torn, sizeof torn);
+        struct seen seen;
+        struct error err = {0};
+        struct ledger_open_report report;
+        assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
+        assert_int_equal(seen.count, 2);
+        assert_false(seen.wrong);
+        assert_int_equal(report.torn_bytes > 0, cut > start);
+        assert_int_equal(count_names(dir, ".torn-", true), cut > start);
+        assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
+        assert_int_equal(report.torn_bytes, 0);
+        assert_int_equal(seen.count, 2);
+    }
+    buffer_done(&whole);
+    remove_dir(dir);
+}
+
+static void check_flip(const char *dir, const char *path, const uint8_t *flipped, size_t at,
+                       size_t last_record)
+{
+    struct seen seen;
+    struct error err = {0};
+    struct ledger_open_report report = {0};
+    write_whole(path, flipped, SEGMENT_BYTES);
+    enum status status = try_open(dir, &seen, &report, &err);
+    assert_false(seen.wrong);
+    if (status == STATUS_CORRUPT) {
+        assert_true(at < last_record + LEDGER_RECORD_HEADER_BYTES);
+        assert_refused(dir, path, flipped, SEGMENT_BYTES);
+        return;
+    }
+    assert_int_equal(status, STATUS_OK);
+    assert_true(at >= last_record);
+    assert_true(report.torn_bytes > 0);
+    assert_true(seen.count == 2 || seen.count == 3);
+    assert_int_equal(count_names(dir, ".torn-", true), 1);
+}
+
+static void test_every_bit_flip(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    struct buffer whole;
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 3);
+    segment_of(dir, 1, path);
+    read_whole(path, &whole);
+    uint8_t body[68];
+    size_t last_record = LEDGER_SEGMENT_HEADER_BYTES;
+    for (uint64_t i = 1; i <= 2; i++)
+        last_record += LEDGER_RECORD_HEADER_BYTES +
+                       (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+    for (size_t at = 0; at < whole.bytes; at++) {
+        for (int bit = 0; bit < 8; bit++) {
+            uint8_t flipped[SEGMENT_BYTES];
+            memcpy(flipped, whole.data, sizeof flipped);
+            flipped[at] ^= (uint8_t)(1 << bit);
+            check_flip(dir, path, flipped, at, last_record);
+        }
+    }
+    buffer_done(&whole);
+    remove_dir(dir);
+}
+
+/* A segment that another follows is complete: there is no torn tail in it. */
+static void test_every_bit_flip_of_a_sealed_segment(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    struct buffer whole;
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 6);
+    assert_true(count_names(dir, ".rvl", false) >= 2);
+    segment_of(dir, 1, path);
+    read_whole(path, &whole);
+    for (size_t at = 0; at < whole.bytes; at++) {
+        for (int bit = 0; bit < 8; bit++) {
+            whole.data[at] ^= (uint8_t)(1 << bit);
+            write_whole(path, whole.data, whole.bytes);
+            assert_refused(dir, path, whole.data, whole.bytes);
+            whole.data[at] ^= (uint8_t)(1 << bit);
+        }
+    }
+    buffer_done(&whole);
+    remove_dir(dir);
+}
+
+static void test_lost_segments(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    for (uint64_t lost = 1; lost <= 2; lost++) {
+        make_dir(dir);
+        make_ledger(dir, SEGMENT_BYTES, 12);
+        assert_true(count_names(dir, ".rvl", false) >= 3);
+        segment_of(dir, lost, path);
+        assert_int_equal(unlink(path), 0);
+        struct seen seen;
+        struct error err = {0};
+        assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_CORRUPT);
+        assert_int_equal(seen.count, 0);
+        remove_dir(dir);
+    }
+}
+
+static void test_foreign_and_swapped_segments(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], other[PATH_BYTES], path[PATH_BYTES], other_path[PATH_BYTES];
+    struct buffer foreign;
+    make_dir(dir);
+    make_dir(other);
+    make_ledger(dir, SEGMENT_BYTES, 12);
+    make_ledger(other, SEGMENT_BYTES, 12);
+    segment_of(dir, 2, path);
+    segment_of(other, 2, other_path);
+    read_whole(other_path, &foreign); /* the same records, another ledger */
+    write_whole(path, foreign.data, foreign.bytes);
+    assert_refused(dir, path, foreign.data, foreign.bytes);
+    segment_of(other, 3, path);
+    write_whole(path, foreign.data, foreign.bytes);
+    assert_refused(other, path, foreign.data, foreign.bytes);
+    buffer_done(&foreign);
+    remove_dir(dir);
+    remove_dir(other);
+}
+
+/* Bytes of a volunteer inside a torn record that look like a record must not pass for one. */
+static void test_payload_cannot_forge_a_later_record(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    make_dir(dir);
+    struct seen seen = {0};
+    struct done done = DONE_INIT;
+    struct ledger *ledger = open_small(dir, 4096, 0, &seen, NULL);
+    (void)append_next(ledger, 1, &done);
+    uint8_t forged[LEDGER_RECORD_HEADER_BYTES * 2] = {0};
+    struct record_header header = {.body_bytes = 0, .type = LEDGER_COMMIT, .sequence = 7};
+    format_write_record(&header, 0, 0, forged);
+    assert_int_equal(ledger_append(ledger, LEDGER_UPDATE, forged, sizeof forged, NULL, NULL, NULL),
+                     STATUS_OK);
+    ledger_close(ledger);
+    struct buffer file;
+    segment_of(dir, 1, path);
+    read_whole(path, &file);
+    uint8_t body[68];
+    size_t second = LEDGER_SEGMENT_HEADER_BYTES + LEDGER_RECORD_HEADER_BYTES +
+                    (size_t)format_padded_bytes((uint32_t)body_of(1, body));
+    memset(file.data + second, 0, LEDGER_RECORD_HEADER_BYTES); /* its header never arrived */
+    write_whole(path, file.data, file.bytes);
+    struct error err = {0};
+    struct ledger_open_report report;
+    assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
+    assert_int_equal(report.records, 1);
+    assert_true(report.torn_bytes > 0);
+    buffer_done(&file);
+    remove_dir(dir);
+}
+
+/* Appends to a closed one-segment ledger a record that this version would not write. */
+static void add_record(const char *dir, uint16_t type, uint16_t flags, uint64_t sequence)
+{
+    char path[PATH_BYTES];
+    struct buffer file;
+    struct segment_header segment;
+    struct record_header header;
+    uint64_t chain = 0;
+    segment_of(dir, 1, path);
+    read_whole(path, &file);
+    assert_int_equal(format_read_segment(file.data, &segment), STATUS_OK);
+    size_t at = LEDGER_SEGMENT_HEADER_BYTES;
+    while (format_read_record(file.data + at, segment.ledger_id, &header)) {
+        chain = header.chain;
+        at += LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes(header.body_bytes);
+    }
+    header = (struct record_header){.type = type,
+                                    .flags = flags,
+                                    .sequence = sequence,
+                                    .body_checksum = checksum_xxh3(NULL, 0)};
+    format_write_record(&header, chain, segment.ledger_id, file.data + at);
+    write_whole(path, file.data, file.bytes);
+    buffer_done(&file);
+}
+
+static void test_unknown_types(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    struct seen seen;
+    struct error err = {0};
+    struct ledger_open_report report;
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 2);
+    add_record(dir, 77, 0, 3);
+    assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(report.end.sequence, 3);
+    add_record(dir, 77, LEDGER_FLAG_CRITICAL, 4);
+    assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_UNSUPPORTED);
+    remove_dir(dir);
+}
+
+/* Its checksums are right and it sits at the end, so it was not torn: it does not belong here. */
+static void test_intact_record_with_a_wrong_sequence(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    struct seen seen;
+    struct error err = {0};
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 2);
+    add_record(dir, LEDGER_COMMIT, LEDGER_FLAG_CRITICAL, 2);
+    assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_CORRUPT);
+    remove_dir(dir);
+}
+
+static void test_newer_min_reader(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    struct buffer file;
+    struct seen seen;
+    struct error err = {0};
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 2);
+    segment_of(dir, 1, path);
+    read_whole(path, &file);
+    store_u16(file.data + 10, LEDGER_FORMAT + 1);
+    store_u64(file.data + 56, checksum_xxh3(file.data, 56));
+    write_whole(path, file.data, file.bytes);
+    assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_UNSUPPORTED);
+    buffer_done(&file);
+    remove_dir(dir);
+}
+
+/* The golden file was written by the first version and must open for ever. */
+static void test_golden_segment(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    struct buffer golden;
+    struct seen seen;
+    struct error err = {0};
+    struct ledger_open_report report;
+    make_dir(dir);
+    read_whole(RAVEN_SOURCE_DIR "/tests/golden/ledger/ledger-v1.rvl", &golden);
+    segment_of(dir, 1, path);
+    write_whole(path, golden.data, golden.bytes);
+    assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
+    assert_int_equal(seen.count, 3);
+    assert_false(seen.wrong);
+    assert_int_equal(report.torn_bytes, 0);
+    buffer_done(&golden);
+    remove_dir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_truncation),
+        cmocka_unit_test(test_every_torn_write_is_cut),
+        cmocka_unit_test(test_every_bit_flip),
+        cmocka_unit_test(test_every_bit_flip_of_a_sealed_segment),
+        cmocka_unit_test(test_lost_segments),
+        cmocka_unit_test(test_foreign_and_swapped_segments),
+        cmocka_unit_test(test_payload_cannot_forge_a_later_record),
+        cmocka_unit_test(test_unknown_types),
+        cmocka_unit_test(test_intact_record_with_a_wrong_sequence),
+        cmocka_unit_test(test_newer_min_reader),
+        cmocka_unit_test(test_golden_segment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
