@@ -64,12 +64,12 @@ as_user() {
     chroot "$machine" sudo -u user env -i HOME=/home/user USER=user LANG=C.UTF-8 \
         PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin bash -c "$1"
 }
-as_user 'cd && git clone -q source.git raven'
+as_user "cd ~ && git clone -q source.git raven"
 status=0
 for command in "$@"; do
     echo "==> ./run $command" >&2
     started=$(date +%s)
-    as_user "cd raven && ./run $command" || status=1
+    as_user "cd ~/raven && ./run $command" || status=1
     echo "==> ./run $command took $(($(date +%s) - started)) s, status $status" >&2
     [ $status = 0 ] || break
 done

@@ -99,8 +99,8 @@ export interface JobDetail extends Traffic, UpdateCounts {
   held_out_loss: number | null;
   held_out_accuracy: number | null;
   unit: LossUnit;
-  samples_per_s: number;
-  updates_per_s: number;
+  samples_per_s: number | null;
+  updates_per_s: number | null;
   staleness: number[];
   learning_rate: number | null;
   outer_rate: number | null;

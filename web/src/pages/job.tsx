@@ -12,21 +12,21 @@ import { Events, Staleness, Updates } from "../parts/panels";
 import { Settings } from "../parts/settings";
 import { Tile } from "../parts/tile";
 import { useChannel } from "../parts/use_channel";
-import type { JobDetail, JobVolunteer, LossUnit } from "../protocol";
+import type { JobDetail, JobVolunteer, LossUnit, RestJob } from "../protocol";
 import { fromRest } from "../rest_job";
 import { Link } from "../router";
 
-type Fallback = { job: JobDetail | null; problem: string };
+type Fallback = { rest: RestJob | null; problem: string };
 
 /** REST's answer, asked only when the coordinator says that the job has no live channel. */
 function useRestJob(id: string, wanted: boolean): Fallback {
-  const found = useSignal<Fallback>({ job: null, problem: "" });
+  const found = useSignal<Fallback>({ rest: null, problem: "" });
   useEffect(() => {
     if (!wanted) return;
     void readJob(id).then((answer) => {
       found.value = answer.ok
-        ? { job: fromRest(answer.data), problem: "" }
-        : { job: null, problem: answer.text };
+        ? { rest: answer.data, problem: "" }
+        : { rest: null, problem: answer.text };
     });
   }, [id, wanted]);
   return found.value;
@@ -34,14 +34,21 @@ function useRestJob(id: string, wanted: boolean): Fallback {
 
 export function JobPage({ id }: { id: string }) {
   const view = useChannel(`job:${id}`).value;
-  const rest = useRestJob(id, view.kind === "gone");
-  const job = view.kind === "here" ? view.data : rest.job;
+  const { rest, problem } = useRestJob(id, view.kind === "gone");
   return (
     <main id="main" tabIndex={-1}>
       <nav class="crumbs" aria-label="Breadcrumb">
         <Link to="/">Overview</Link> <span aria-hidden="true">/</span> Job
       </nav>
-      {job ? <Body j={job} live={view.kind === "here"} /> : <Missing problem={rest.problem} />}
+      {view.kind === "here" ? (
+        <Body j={view.data} live={true} />
+      ) : rest?.progress ? (
+        <Body j={fromRest(rest)} live={false} />
+      ) : rest ? (
+        <Ended rest={rest} />
+      ) : (
+        <Missing problem={problem} />
+      )}
     </main>
   );
 }
@@ -55,6 +62,40 @@ function Missing({ problem }: { problem: string }) {
       ) : (
         <p class="empty">Waiting for the job's figures…</p>
       )}
+    </>
+  );
+}
+
+/** All figures are gone with the live channel; what is known for ever is shown. */
+function Ended({ rest }: { rest: RestJob }) {
+  const times: [string, string | null][] = [
+    ["submitted", rest.created_at],
+    ["started", rest.started_at],
+    ["ended", rest.finished_at],
+  ];
+  const j = fromRest(rest);
+  return (
+    <>
+      <header class="job-head">
+        <div class="page-head">
+          <h1><Name text={j.name} fallback={j.id} /></h1>
+          <State name={j.state} />
+          <CancelJob j={j} />
+        </div>
+        {j.reason && <p class="reason">Reason: <bdi>{j.reason}</bdi></p>}
+      </header>
+      <Panel title="Times" note={f.zone(new Date().getTimezoneOffset())}>
+        <dl class="rows">
+          {times.map(([word, at]) => (
+            <div key={word}>
+              <dt>{word}</dt>
+              <dd>{at ? <time dateTime={at} title={at}>{f.fullTime(new Date(at))}</time> : "not yet"}</dd>
+            </div>
+          ))}
+        </dl>
+        <p class="empty">This job is not live, so it has no figures and curves here.</p>
+      </Panel>
+      <Settings spec={j.spec} id={j.id} hash={j.hash} parameters={j.parameters} />
     </>
   );
 }
@@ -83,7 +124,7 @@ function Body({ j, live }: { j: JobDetail; live: boolean }) {
 function Head({ j, live }: { j: JobDetail; live: boolean }) {
   const left = j.total_samples - j.samples;
   const eta =
-    j.state === "running" && j.samples_per_s > 0 && left > 0
+    j.state === "running" && j.samples_per_s && left > 0
       ? `about ${f.duration(left / j.samples_per_s)} left`
       : "";
   return (
@@ -211,7 +252,7 @@ function Tiles({ j }: { j: JobDetail }) {
       <Tile
         label="Throughput"
         amount={f.rate(j.samples_per_s, "samples/s")}
-        note={`${f.rounded(j.updates_per_s)} updates/s from ${f.counted(training.length, "volunteer")}`}
+        note={<><Num amount={f.rate(j.updates_per_s, "updates/s")} /> from {f.counted(training.length, "volunteer")}</>}
       />
       <LearningTile j={j} />
       <Tile

@@ -138,24 +138,32 @@ function LossPanel({ o, job }: { o: Overview; job: OverviewJob | null }) {
   );
 }
 
-function FirstJob() {
-  const here = location.origin;
-  const text = `# 1. tell the coordinator about a text file, and upload it
-curl -sS ${here}/v1/artifacts -H "Authorization: Bearer $RAVEN_KEY" \\
-  -H 'Content-Type: application/json' -H 'Idempotency-Key: text-1' \\
-  -d "{\\"kind\\":\\"dataset_text\\",\\"filename\\":\\"corpus.txt\\",\\"size_bytes\\":$(stat -c %s corpus.txt),\\"sha256\\":\\"$(sha256sum corpus.txt | cut -d' ' -f1)\\"}"
-curl -sS -X PATCH ${here}/v1/artifacts/ART_ID/upload -H "Authorization: Bearer $RAVEN_KEY" \\
-  -H 'Content-Type: application/offset+octet-stream' -H 'Upload-Offset: 0' --data-binary @corpus.txt
-# 2. start a job on it
+/** Works when it is pasted as a whole: the artifact's id is taken out of the first answer. */
+function firstJobCommands(here: string): string {
+  return `# RAVEN_KEY is your API key, corpus.txt the text to learn
+ART=$(curl -sSi ${here}/v1/artifacts -H "Authorization: Bearer $RAVEN_KEY" \\
+  -H 'Content-Type: application/json' -H "Idempotency-Key: text-$(date +%s)" -d @- <<END |
+{"kind": "dataset_text", "filename": "corpus.txt", "size_bytes": $(stat -c %s corpus.txt),
+ "sha256": "$(sha256sum corpus.txt | cut -c 1-64)"}
+END
+grep -o 'art_[0-9A-Za-z]*' | head -n 1)
+curl -sS -X PATCH ${here}/v1/artifacts/$ART/upload -H "Authorization: Bearer $RAVEN_KEY" \\
+  -H 'Content-Type: application/offset+octet-stream' -H 'Upload-Offset: 0' \\
+  --data-binary @corpus.txt
 curl -sS ${here}/v1/jobs -H "Authorization: Bearer $RAVEN_KEY" \\
-  -H 'Content-Type: application/json' -H 'Idempotency-Key: job-1' -d '{
-  "name": "My first GPT",
-  "model": {"preset": "gpt", "layers": 2, "width": 64, "heads": 4, "context": 64},
-  "data": {"kind": "text", "train": "ART_ID"},
-  "training": {"batch_size": 8, "total_samples": 72000}}'`;
+  -H 'Content-Type: application/json' -H "Idempotency-Key: job-$(date +%s)" -d @- <<END
+{"name": "My first GPT",
+ "model": {"preset": "gpt", "layers": 2, "width": 64, "heads": 4, "context": 64},
+ "data": {"kind": "text", "train": "$ART"},
+ "training": {"batch_size": 8, "total_samples": 72000}}
+END`;
+}
+
+function FirstJob() {
+  const text = firstJobCommands(location.origin);
   return (
     <Panel title="Start the first job" note="no job yet">
-      <p>Upload a text and submit a job; its loss curve appears here.</p>
+      <p>Upload a text and submit a job: its loss curve appears here.</p>
       <CodeBlock text={text} label="Commands that start a job" />
     </Panel>
   );

@@ -41,12 +41,20 @@ export function Staleness({ buckets }: { buckets: number[] }) {
   const largest = Math.max(0, ...buckets);
   return (
     <Panel title="Staleness" class="staleness" note={counted(whole, "update")}>
-      <ol class="hist">
-        {STALENESS_LABELS.map((label, k) => (
-          <Bar key={label} value={buckets[k] ?? 0} largest={largest} whole={whole} label={label} />
-        ))}
-      </ol>
-      <p class="axis-name">versions behind when the update arrived</p>
+      {whole === 0 ? (
+        <p class="empty">
+          How many versions behind the updates arrive: shown from the first update on.
+        </p>
+      ) : (
+        <>
+          <ol class="hist">
+            {STALENESS_LABELS.map((label, k) => (
+              <Bar key={label} value={buckets[k] ?? 0} largest={largest} whole={whole} label={label} />
+            ))}
+          </ol>
+          <p class="axis-name">versions behind when the update arrived</p>
+        </>
+      )}
     </Panel>
   );
 }
