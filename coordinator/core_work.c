@@ -7,6 +7,7 @@
 #include "coordinator/core_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,8 +82,8 @@ static void send_snapshot(struct core *core, struct session *session, struct liv
     message.snapshot.version = job_version(live->job);
     message.snapshot.hash = job_hash(live->job);
     message.snapshot.bytes = REPLICA_HEADER_BYTES + 4 * job_parameters(live->job);
-    if (path_format(message.snapshot.path, "/v1/jobs/%s/replica", live->id) == STATUS_OK)
-        hub_send(core->hub, session->peer, &message);
+    snprintf(message.snapshot.path, sizeof message.snapshot.path, "/v1/jobs/%s/replica", live->id);
+    hub_send(core->hub, session->peer, &message);
 }
 
 /* True when the session's replica is, or by the deltas just queued will be, up to date. */

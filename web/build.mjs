@@ -26,7 +26,8 @@ async function bundle() {
     charset: "utf8",
     logLevel: "warning",
   });
-  const pick = (suffix) => Buffer.from(result.outputFiles.find((f) => f.path.endsWith(suffix)).contents);
+  const pick = (suffix) =>
+    Buffer.from(result.outputFiles.find((f) => f.path.endsWith(suffix)).contents);
   return { script: pick(".js"), style: pick(".css"), inputs: Object.keys(result.metafile.inputs) };
 }
 

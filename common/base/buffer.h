@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct buffer {
-    uint8_t *data; /* NULL until the first byte; never NUL-terminated unless buffer_text was called */
+    uint8_t *data; /* NULL until the first byte; NUL-terminated only by buffer_text */
     size_t bytes;
     size_t capacity_bytes;
     size_t bytes_max;
@@ -24,7 +24,8 @@ void buffer_clear(struct buffer *buffer); /* bytes = 0, keeps the memory */
 enum status buffer_reserve(struct buffer *buffer, size_t more_bytes) MUST_CHECK;
 enum status buffer_append(struct buffer *buffer, const void *data, size_t bytes) MUST_CHECK;
 enum status buffer_append_text(struct buffer *buffer, const char *text) MUST_CHECK;
-enum status buffer_printf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3) MUST_CHECK;
+enum status buffer_printf(struct buffer *buffer, const char *format, ...)
+    PRINTF_LIKE(2, 3) MUST_CHECK;
 
 /* NUL-terminates (not counted in bytes) and returns the text, or NULL when memory is out. */
 char *buffer_text(struct buffer *buffer) MUST_CHECK;

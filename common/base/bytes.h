@@ -80,8 +80,8 @@ static inline bool size_mul(size_t a, size_t b, size_t *ret)
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Copies at most ret_bytes - 1 bytes, never half a UTF-8 character, and always NUL-terminates; false
- * when it was cut. ret_bytes > 0. */
+/* Copies at most ret_bytes - 1 bytes, never half a UTF-8 character, and always NUL-terminates;
+ * false when it was cut. ret_bytes > 0. */
 bool text_copy(char *ret, size_t ret_bytes, const char *text);
 /* In place: control characters and bytes that are not well-formed UTF-8 become '?'. */
 void text_sanitize(char *text);

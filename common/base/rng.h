@@ -17,6 +17,7 @@ double rng_uniform(struct rng *rng);                 /* [0, 1) with 53 bits */
 /* Standard normal; same bits on every machine (integer-only sum of uniforms, not libm). */
 double rng_normal(struct rng *rng);
 
-void random_bytes(void *ret, size_t bytes); /* from the kernel; aborts only if the kernel has none */
+/* From the kernel; aborts only if the kernel has none. */
+void random_bytes(void *ret, size_t bytes);
 
 #endif

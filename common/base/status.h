@@ -1,5 +1,5 @@
 /* Outcomes of every fallible call. A function returns enum status; its ret_ outputs are untouched
- * on failure. struct error carries the sentence a person reads: what failed, on which value, cure. */
+ * on failure. struct error carries the sentence a person reads: what failed, where, the cure. */
 #ifndef RAVEN_COMMON_BASE_STATUS_H
 #define RAVEN_COMMON_BASE_STATUS_H
 
@@ -29,8 +29,8 @@ bool status_is_retryable(enum status status);
 enum status error_set(struct error *err, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* As error_set, with ": <strerror(errnum)>" appended. Maps ENOSPC, EDQUOT, ENOENT, EEXIST, EACCES to
- * their status; everything else becomes STATUS_IO. */
+/* As error_set, with ": <strerror(errnum)>" appended. Maps ENOSPC, EDQUOT, ENOENT, EEXIST, EACCES
+ * to their status; everything else becomes STATUS_IO. */
 enum status error_set_errno(struct error *err, int errnum, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

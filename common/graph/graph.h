@@ -32,16 +32,17 @@ enum tensor_role {
 enum tensor_init { INIT_ZERO, INIT_ONE, INIT_NORMAL };
 
 /* dims[0] of inputs, targets and activations is the batch size and written as 0 here; for text
- * models it is batch × context rows (row_per_sample = context). */
+ * models it is batch × context rows (rows_per_sample = context). */
 struct graph_tensor {
     char name[GRAPH_NAME_BYTES]; /* "block0.attention.qkv.weight" */
     enum tensor_role role;
     uint32_t rank;
     uint64_t dims[GRAPH_RANK_MAX];
-    uint64_t offset, count; /* parameters: position and size in the flat layout, in elements */
+    uint64_t offset; /* parameters: position in the flat layout, in elements */
+    uint64_t count;  /* elements; of all but parameters: elements per row (dims[0] taken as 1) */
     enum tensor_init init;
     float init_deviation; /* standard deviation of INIT_NORMAL */
-    bool decays;          /* weight decay applies: matrices yes; biases, norms, embeddings' gains no */
+    bool decays;          /* weight decay applies: matrices yes; biases and norms no */
 };
 
 struct graph_node {
@@ -57,12 +58,14 @@ struct graph {
     uint32_t tensor_count;
     struct graph_node *nodes;
     uint32_t node_count;
+    uint32_t *parameters; /* tensor indices in layout order */
+    uint32_t parameter_tensors;
     uint64_t parameter_count; /* n */
     uint32_t rows_per_sample; /* context for text, 1 for images */
     uint32_t classes;         /* width of the logits: vocabulary or classes */
 };
 
-/* The caller frees with graph_free. STATUS_TOO_LARGE over GRAPH_PARAMETERS_MAX, err says the size. */
+/* The last node is always OP_CROSS_ENTROPY. The caller frees with graph_free. STATUS_TOO_LARGE over GRAPH_PARAMETERS_MAX, err says the size. */
 enum status graph_build(const struct model_spec *model, struct graph **ret,
                         struct error *err) MUST_CHECK;
 void graph_free(struct graph *graph);

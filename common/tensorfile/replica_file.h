@@ -26,8 +26,8 @@ struct replica_header {
 
 /* Writes the 48 bytes that precede w. */
 void replica_header_write(const struct replica_header *header, uint8_t ret[REPLICA_HEADER_BYTES]);
-/* Checks header checksum, then that file_bytes == 48 + 4n, then the data's hash, and copies the data
- * into w[n] (n must equal expected_n). STATUS_CORRUPT names what disagrees. */
+/* Checks header checksum, then that file_bytes == 48 + 4n, then the data's hash, and copies the
+ * data into w[n] (n must equal expected_n). STATUS_CORRUPT names what disagrees. */
 enum status replica_read(const uint8_t *file, size_t file_bytes, uint64_t expected_n,
                          struct replica_header *ret, float *w, struct error *err) MUST_CHECK;
 

@@ -8,7 +8,8 @@
  *       16    8  XXH3-64 of the payload, seeded with XXH3-64 of bytes 0 … 15
  *       24    …  payload
  *
- * The checksum is verified before anything else is believed. One WebSocket message holds one frame. */
+ * The checksum is verified before anything else is believed. One WebSocket message holds one frame.
+ */
 #ifndef RAVEN_COMMON_WIRE_FRAME_H
 #define RAVEN_COMMON_WIRE_FRAME_H
 
@@ -30,8 +31,9 @@ struct frame {
     size_t payload_bytes;
 };
 
-/* Writes header and payload to ret[FRAME_HEADER_BYTES + payload_bytes]; returns that size, or 0 when
- * payload_bytes is not 1 … FRAME_PAYLOAD_BYTES_MAX. The payload may lie in ret at its place. */
+/* Writes header and payload to ret[FRAME_HEADER_BYTES + payload_bytes]; returns that size, or 0
+ * when payload_bytes is not 1 … FRAME_PAYLOAD_BYTES_MAX. The payload may lie in ret at its place.
+ */
 size_t frame_write(const struct frame *frame, uint8_t *ret);
 /* data[bytes] is one whole WebSocket message. STATUS_CORRUPT on any disagreement. */
 enum status frame_read(const uint8_t *data, size_t bytes, struct frame *ret) MUST_CHECK;

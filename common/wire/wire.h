@@ -45,7 +45,9 @@ enum wire_type {
 #define FIELD_BOOL(m, name) bool name;
 #define FIELD_HEX(m, name, count) uint8_t name[count];
 #define FIELD_HASH(m, name) uint64_t name;
-#define END(name) };
+#define END(name)                                                                                  \
+    }                                                                                              \
+    ;
 #include "common/wire/messages.def"
 #undef MESSAGE
 #undef FIELD_TEXT
@@ -90,9 +92,9 @@ enum status wire_encode(const struct wire_message *message, struct buffer *ret) 
 
 /* Decodes text[bytes] (hostile, need not be NUL-terminated). Refuses: not one JSON object, depth
  * over 4, duplicate keys, unknown type, a type that `sender` may not send, missing or ill-typed
- * fields, texts over their maximum, embedded NUL, integers outside 0 … 2^53 - 1. err names the field.
- * STATUS_UNSUPPORTED for an unknown type, STATUS_DENIED for the wrong sender, STATUS_TOO_LARGE over
- * WIRE_TEXT_BYTES_MAX, else STATUS_INVALID. Unused bytes of ret are zero. */
+ * fields, texts over their maximum, embedded NUL, integers outside 0 … 2^53 - 1. err names the
+ * field. STATUS_UNSUPPORTED for an unknown type, STATUS_DENIED for the wrong sender,
+ * STATUS_TOO_LARGE over WIRE_TEXT_BYTES_MAX, else STATUS_INVALID. Unused bytes of ret are zero. */
 enum status wire_decode(const char *text, size_t bytes, enum wire_sender sender,
                         struct wire_message *ret, struct error *err) MUST_CHECK;
 

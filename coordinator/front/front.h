@@ -1,7 +1,7 @@
 /* The one public port: accepts, peeks at the first bytes of the request without consuming them, and
  * hands the socket to the WebSocket hub ("GET /ws/…") or to the HTTP server (all else). One epoll
- * thread; absolute deadline for the first bytes; a limit of open undecided sockets and of accepted
- * connections per address. TLS is terminated in front of it for now. */
+ * thread; absolute deadline for the first bytes; a limit of undecided sockets, beyond which the one
+ * that has waited longest makes room. TLS is terminated in front of it for now. */
 #ifndef RAVEN_COORDINATOR_FRONT_FRONT_H
 #define RAVEN_COORDINATOR_FRONT_FRONT_H
 
@@ -13,8 +13,8 @@
 struct front;
 
 struct front_options {
-    const char *bind_address; /* "127.0.0.1", "::1", "0.0.0.0" … numeric */
-    uint16_t port;            /* 0: the kernel chooses, see front_port */
+    const char *bind_address;    /* "127.0.0.1", "::1", "0.0.0.0" … numeric */
+    uint16_t port;               /* 0: the kernel chooses, see front_port */
     uint32_t decide_deadline_ms; /* 5,000 */
     uint32_t undecided_max;      /* 1,024 */
     void *context;

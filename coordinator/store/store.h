@@ -24,8 +24,9 @@ struct store;
 enum status store_open(const char *conninfo, const char *sql_dir, struct store **ret,
                        struct error *err) MUST_CHECK;
 void store_close(struct store *store); /* writes what is queued (up to 5 s); NULL is fine */
-bool store_is_ready(struct store *store); /* cached state of the last second, never waits */
-uint64_t store_queued(struct store *store); /* rows waiting */
+bool store_is_ready(struct store *store); /* cached, asked every second; never waits */
+uint64_t store_queued(struct store *store);  /* posted rows waiting */
+uint64_t store_dropped(struct store *store); /* posted rows that PostgreSQL refused, since opened */
 
 /* --- API keys --- */
 struct store_key {
@@ -113,6 +114,7 @@ struct store_artifact {
     char state[16]; /* "uploading", "ready", "rejected" */
     uint64_t items; /* idx: dims[0]; text: bytes */
     int64_t created_ms;
+    char reason[161]; /* why "rejected", else "" */
 };
 enum status store_artifact_create(struct store *store, const struct store_artifact *artifact,
                                   const struct store_idempotency *idempotency,
@@ -125,6 +127,8 @@ enum status store_artifact_find(struct store *store, const uint8_t sha256[SHA256
                                 struct error *err) MUST_CHECK;
 enum status store_artifact_set_state(struct store *store, const char *id, const char *state,
                                      uint64_t items, struct error *err) MUST_CHECK;
+enum status store_artifact_reject(struct store *store, const char *id, const char *reason,
+                                  struct error *err) MUST_CHECK; /* state "rejected" */
 enum status store_artifact_delete(struct store *store, const char *id, struct error *err) MUST_CHECK;
 enum status store_artifacts_page(struct store *store, const char *after, uint32_t limit,
                                  json_t **ret, bool *ret_more, struct error *err) MUST_CHECK;

@@ -106,7 +106,9 @@ async function assertNoSidewaysScroll(where) {
 async function assertUnits(where) {
   const bare = await page.evaluate(() => {
     const text = (element) => element?.textContent?.trim() ?? "";
-    const numbers = [...document.querySelectorAll(".num")].filter((n) => !text(n.querySelector(".unit")));
+    const numbers = [...document.querySelectorAll(".num")].filter(
+      (n) => !text(n.querySelector(".unit")),
+    );
     const cells = [...document.querySelectorAll("td.right")].filter((cell) => {
       const head = cell.closest("table")?.querySelectorAll("thead th")[cell.cellIndex];
       return !text(head?.querySelector(".unit")) && !text(cell.querySelector(".unit"));
@@ -124,7 +126,10 @@ async function assertSmall(where) {
 async function inspect(name) {
   for (const colorScheme of THEMES) {
     await page.emulateMedia({ colorScheme });
-    for (const [size, viewport] of [["wide", WIDE], ["390px", PHONE]]) {
+    for (const [size, viewport] of [
+      ["wide", WIDE],
+      ["390px", PHONE],
+    ]) {
       await page.setViewportSize(viewport);
       const where = `${name}, ${colorScheme}, ${size}`;
       await until(`a chart that fits on ${where}`, () =>

@@ -26,7 +26,8 @@ export function lossAndHeldOut(points: Point[], all: Evaluation[], unit: LossUni
   const losses = lossCurves(points, unit);
   const since = points[0]?.[0] ?? 0;
   const evaluations = all.filter((e) => e[0] >= since);
-  if (evaluations.length === 0) return { x: losses.x, ys: [...losses.ys, losses.x.map(() => null)] };
+  if (evaluations.length === 0)
+    return { x: losses.x, ys: [...losses.ys, losses.x.map(() => null)] };
   const heldOut: uPlot.AlignedData = [
     evaluations.map((e) => e[0] / 1000),
     evaluations.map((e) => lossValue(e[2], unit)),

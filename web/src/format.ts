@@ -92,7 +92,9 @@ export function learningRate(value: number | null | undefined): Amount {
 }
 
 export function milliseconds(value: number | null | undefined): Amount {
-  return isNumber(value) ? { text: value < 10 ? value.toFixed(1) : grouped(value), unit: "ms" } : NONE;
+  return isNumber(value)
+    ? { text: value < 10 ? value.toFixed(1) : grouped(value), unit: "ms" }
+    : NONE;
 }
 
 /** "48 s", "12 min 5 s", "3 h 12 min", "2 d 4 h". */

@@ -26,7 +26,9 @@ function NotFound() {
   return (
     <main id="main" tabIndex={-1}>
       <h1>No such page</h1>
-      <p class="empty">There is nothing at this address. <Link to="/">Go to Overview</Link></p>
+      <p class="empty">
+        There is nothing at this address. <Link to="/">Go to Overview</Link>
+      </p>
     </main>
   );
 }

@@ -112,7 +112,8 @@ export interface JobDetail extends Traffic, UpdateCounts {
   events: RavenEvent[];
 }
 
-export type SpecValue = string | number | boolean | null | SpecValue[] | { [key: string]: SpecValue };
+export type SpecValue =
+  string | number | boolean | null | SpecValue[] | { [key: string]: SpecValue };
 export type JobSpec = { [key: string]: SpecValue };
 
 /** GET /v1/jobs/{id}: what is left when a job's live channel is gone. */

@@ -33,7 +33,8 @@ window.addEventListener("popstate", () => {
 
 export function Link(props: { to: string; class?: string; children: ComponentChildren }) {
   const follow = (event: MouseEvent) => {
-    if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
+      return;
     event.preventDefault();
     navigate(props.to);
   };

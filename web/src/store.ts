@@ -30,10 +30,7 @@ export interface Environment {
 }
 
 /** A live channel as a page sees it. "gone": the coordinator has no such channel now. */
-export type View<T> =
-  | { kind: "waiting" }
-  | { kind: "here"; data: T }
-  | { kind: "gone" };
+export type View<T> = { kind: "waiting" } | { kind: "here"; data: T } | { kind: "gone" };
 
 const HEARTBEATS_MISSED_MAX = 3;
 const HEARTBEAT_MS = 1000;

@@ -58,7 +58,9 @@ function Missing({ problem }: { problem: string }) {
     <>
       <h1>Job</h1>
       {problem ? (
-        <p class="problem" role="alert">{problem}</p>
+        <p class="problem" role="alert">
+          {problem}
+        </p>
       ) : (
         <p class="empty">Waiting for the job's figures…</p>
       )}
@@ -78,18 +80,32 @@ function Ended({ rest }: { rest: RestJob }) {
     <>
       <header class="job-head">
         <div class="page-head">
-          <h1><Name text={j.name} fallback={j.id} /></h1>
+          <h1>
+            <Name text={j.name} fallback={j.id} />
+          </h1>
           <State name={j.state} />
           <CancelJob j={j} />
         </div>
-        {j.reason && <p class="reason">Reason: <bdi>{j.reason}</bdi></p>}
+        {j.reason && (
+          <p class="reason">
+            Reason: <bdi>{j.reason}</bdi>
+          </p>
+        )}
       </header>
       <Panel title="Times" note={f.zone(new Date().getTimezoneOffset())}>
         <dl class="rows">
           {times.map(([word, at]) => (
             <div key={word}>
               <dt>{word}</dt>
-              <dd>{at ? <time dateTime={at} title={at}>{f.fullTime(new Date(at))}</time> : "not yet"}</dd>
+              <dd>
+                {at ? (
+                  <time dateTime={at} title={at}>
+                    {f.fullTime(new Date(at))}
+                  </time>
+                ) : (
+                  "not yet"
+                )}
+              </dd>
             </div>
           ))}
         </dl>
@@ -136,13 +152,19 @@ function Head({ j, live }: { j: JobDetail; live: boolean }) {
         <State name={j.state} />
         <CancelJob j={j} />
       </div>
-      {j.reason && <p class="reason">Reason: <bdi>{j.reason}</bdi></p>}
+      {j.reason && (
+        <p class="reason">
+          Reason: <bdi>{j.reason}</bdi>
+        </p>
+      )}
       {!live && <p class="note">Not live any more: these are the last known figures.</p>}
       <div class="job-progress">
         <Progress label="Progress" part={j.samples} whole={j.total_samples} />
         <p>
           <Num amount={f.share(j.samples, j.total_samples)} class="strong" />
-          <span>{f.grouped(j.samples)} of {f.grouped(j.total_samples)} samples</span>
+          <span>
+            {f.grouped(j.samples)} of {f.grouped(j.total_samples)} samples
+          </span>
           <span>version {f.grouped(j.version)}</span>
           {eta && <span>{eta}</span>}
         </p>
@@ -201,9 +223,15 @@ function ConfirmCancel({ j, onClose }: { j: JobDetail; onClose: () => void }) {
             onInput={(e) => (reason.value = e.currentTarget.value)}
           />
         </label>
-        {problem.value && <p class="problem" role="alert">{problem.value}</p>}
+        {problem.value && (
+          <p class="problem" role="alert">
+            {problem.value}
+          </p>
+        )}
         <div class="actions">
-          <button type="button" class="button" onClick={onClose}>Keep it running</button>
+          <button type="button" class="button" onClick={onClose}>
+            Keep it running
+          </button>
           <button type="submit" class="button danger solid" disabled={busy.value}>
             Cancel the job
           </button>
@@ -220,8 +248,7 @@ function bytesPerUpdate(j: JobDetail): number | null {
 }
 
 function LearningTile({ j }: { j: JobDetail }) {
-  const note =
-    j.outer_rate === null ? "" : `each update counts ${f.rounded(j.outer_rate)}×`;
+  const note = j.outer_rate === null ? "" : `each update counts ${f.rounded(j.outer_rate)}×`;
   return <Tile label="Learning rate" amount={f.learningRate(j.learning_rate)} note={note} />;
 }
 
@@ -235,12 +262,24 @@ function Tiles({ j }: { j: JobDetail }) {
         id="loss"
         label="Loss, smoothed"
         amount={f.loss(j.loss_smoothed, j.unit)}
-        note={<>newest <Num amount={f.loss(j.loss, j.unit)} /></>}
+        note={
+          <>
+            newest <Num amount={f.loss(j.loss, j.unit)} />
+          </>
+        }
       />
       <Tile
         label="Held-out loss"
         amount={f.loss(j.held_out_loss, j.unit)}
-        note={first.unit ? <>first <Num amount={first} /></> : "not evaluated yet"}
+        note={
+          first.unit ? (
+            <>
+              first <Num amount={first} />
+            </>
+          ) : (
+            "not evaluated yet"
+          )
+        }
       />
       {j.held_out_accuracy !== null && (
         <Tile
@@ -252,7 +291,12 @@ function Tiles({ j }: { j: JobDetail }) {
       <Tile
         label="Throughput"
         amount={f.rate(j.samples_per_s, "samples/s")}
-        note={<><Num amount={f.rate(j.updates_per_s, "updates/s")} /> from {f.counted(training.length, "volunteer")}</>}
+        note={
+          <>
+            <Num amount={f.rate(j.updates_per_s, "updates/s")} /> from{" "}
+            {f.counted(training.length, "volunteer")}
+          </>
+        }
       />
       <LearningTile j={j} />
       <Tile
@@ -261,7 +305,8 @@ function Tiles({ j }: { j: JobDetail }) {
         note={
           <>
             {saving === null ? "" : `${f.times(saving)} smaller than fp32; `}
-            <Num amount={f.bytes(j.uplink_bytes)} /> up, <Num amount={f.bytes(j.downlink_bytes)} /> down so far
+            <Num amount={f.bytes(j.uplink_bytes)} /> up, <Num amount={f.bytes(j.downlink_bytes)} />{" "}
+            down so far
           </>
         }
       />
@@ -349,13 +394,19 @@ function Contributions({ volunteers, unit }: { volunteers: JobVolunteer[]; unit:
   return (
     <Panel title="Contributions" note={f.counted(volunteers.length, "volunteer")}>
       {volunteers.length === 0 ? (
-        <p class="empty">Nobody trains this job yet. Connected volunteers pick it up by themselves.</p>
+        <p class="empty">
+          Nobody trains this job yet. Connected volunteers pick it up by themselves.
+        </p>
       ) : (
         <Table label="Contributions" head={head}>
           {ordered.slice(0, 100).map((v) => (
             <tr key={v.id}>
-              <th scope="row"><Name text={v.label} fallback={v.id} /></th>
-              <td><State name={v.state} /></td>
+              <th scope="row">
+                <Name text={v.label} fallback={v.id} />
+              </th>
+              <td>
+                <State name={v.state} />
+              </td>
               <td class="with-bar">
                 <Progress label={`Share of ${v.label}`} part={v.samples} whole={samples} />
                 <Num amount={f.share(v.samples, samples)} />

@@ -22,7 +22,11 @@ export function OverviewPage() {
         <h1>Overview</h1>
         <AddPc class="primary" />
       </div>
-      {view.kind === "here" ? <Body o={view.data} /> : <p class="empty">Waiting for the first figures…</p>}
+      {view.kind === "here" ? (
+        <Body o={view.data} />
+      ) : (
+        <p class="empty">Waiting for the first figures…</p>
+      )}
     </main>
   );
 }
@@ -88,7 +92,9 @@ function Tiles({ o, job }: { o: Overview; job: OverviewJob | null }) {
         label="Uplink saving"
         amount={saving === null ? f.NONE : { text: f.rounded(saving), unit: "× smaller" }}
         note={
-          saving === null ? "nothing sent yet" : (
+          saving === null ? (
+            "nothing sent yet"
+          ) : (
             <>
               <Num amount={saved} /> of fp32 not sent
             </>
@@ -114,10 +120,22 @@ function LossPanel({ o, job }: { o: Overview; job: OverviewJob | null }) {
   const curves = useMemo(() => lossCurves(o.points, unit), [o.points, unit]);
   const name = job ? job.name : "Loss";
   return (
-    <Panel title="Loss" note={job ? <Link to={`/jobs/${job.id}`}><Name text={job.name} fallback={job.id} /></Link> : ""}>
+    <Panel
+      title="Loss"
+      note={
+        job ? (
+          <Link to={`/jobs/${job.id}`}>
+            <Name text={job.name} fallback={job.id} />
+          </Link>
+        ) : (
+          ""
+        )
+      }
+    >
       {o.points.length === 0 ? (
         <p class="empty">
-          No update has arrived yet. The curve starts with the first volunteer that finishes a lease.
+          No update has arrived yet. The curve starts with the first volunteer that finishes a
+          lease.
         </p>
       ) : (
         <Chart
@@ -211,9 +229,15 @@ function JobRow({ j }: { j: OverviewJob }) {
         <Num amount={f.share(j.samples, j.total_samples)} />
       </td>
       <td class="right">{f.grouped(j.version)}</td>
-      <td class="right"><Num amount={f.loss(j.loss_smoothed, j.unit)} /></td>
-      <td class="right"><Num amount={f.loss(j.held_out_loss, j.unit)} /></td>
-      <td class="right"><Num amount={f.percent(j.held_out_accuracy)} /></td>
+      <td class="right">
+        <Num amount={f.loss(j.loss_smoothed, j.unit)} />
+      </td>
+      <td class="right">
+        <Num amount={f.loss(j.held_out_loss, j.unit)} />
+      </td>
+      <td class="right">
+        <Num amount={f.percent(j.held_out_accuracy)} />
+      </td>
     </tr>
   );
 }
@@ -262,8 +286,12 @@ function Volunteers({ volunteers, unit }: { volunteers: OverviewVolunteer[]; uni
 function VolunteerRow({ v, unit }: { v: OverviewVolunteer; unit: LossUnit }) {
   return (
     <tr>
-      <th scope="row"><Name text={v.label} fallback={v.id} /></th>
-      <td><State name={v.state} /></td>
+      <th scope="row">
+        <Name text={v.label} fallback={v.id} />
+      </th>
+      <td>
+        <State name={v.state} />
+      </td>
       <td class="right">{f.rate(v.samples_per_s, "samples/s").text}</td>
       <td class="right">{f.milliseconds(v.rtt_ms).text}</td>
       <td class="right">{f.loss(v.loss, unit).text}</td>

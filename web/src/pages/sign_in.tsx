@@ -55,8 +55,14 @@ export function LoginPage({ onSignedIn }: { onSignedIn: () => void }) {
             onInput={(e) => (key.value = e.currentTarget.value)}
           />
         </label>
-        {problem.value && <p class="problem" role="alert">{problem.value}</p>}
-        <button type="submit" class="button primary full" disabled={busy.value}>Sign in</button>
+        {problem.value && (
+          <p class="problem" role="alert">
+            {problem.value}
+          </p>
+        )}
+        <button type="submit" class="button primary full" disabled={busy.value}>
+          Sign in
+        </button>
       </form>
       <p class="note">
         No key yet? The coordinator prints a link to make the first one when it starts.
@@ -103,7 +109,9 @@ function SetupState({ state, onEnter }: { state: Setup; onEnter: () => void }) {
   if (state.kind === "failed") {
     return (
       <>
-        <p class="problem" role="alert">{state.text}</p>
+        <p class="problem" role="alert">
+          {state.text}
+        </p>
         <p>
           Open the whole link that the coordinator printed when it started. It works once, for 15
           minutes. If it was used already, sign in with the key that it gave.

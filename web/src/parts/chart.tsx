@@ -34,8 +34,8 @@ function colourOf(property: string): string {
 }
 
 const TIME_STEPS_S = [
-  1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
-  172_800, 604_800, 2_592_000,
+  1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200,
+  86_400, 172_800, 604_800, 2_592_000,
 ];
 
 function timeTicks(_: uPlot, splits: number[], __: number, ___: number, step: number): string[] {
@@ -58,10 +58,16 @@ function axis(values: uPlot.Axis.Values, size: number): uPlot.Axis {
   };
 }
 
-function options(props: ChartProps, width: number, onHover: (i: number | null) => void): uPlot.Options {
+function options(
+  props: ChartProps,
+  width: number,
+  onHover: (i: number | null) => void,
+): uPlot.Options {
   const { range } = props;
   const yTicks = (_: uPlot, splits: number[]) =>
-    splits.map((v) => v.toFixed(splits.every((s) => Number.isInteger(s)) ? 0 : props.digits > 1 ? 2 : 1));
+    splits.map((v) =>
+      v.toFixed(splits.every((s) => Number.isInteger(s)) ? 0 : props.digits > 1 ? 2 : 1),
+    );
   return {
     width,
     height: props.height ?? 260,

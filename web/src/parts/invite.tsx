@@ -63,7 +63,11 @@ function InviteDialog({ onClose }: { onClose: () => void }) {
   const arrivals = useArrivals(overview);
   return (
     <Dialog title="Add a PC" onClose={onClose}>
-      {problem.value && <p class="problem" role="alert">{problem.value}</p>}
+      {problem.value && (
+        <p class="problem" role="alert">
+          {problem.value}
+        </p>
+      )}
       {!problem.value && !invite.value && <p class="empty">Making an invite…</p>}
       {invite.value && <Command invite={invite.value} />}
       {invite.value && <Arrivals list={arrivals.value} />}

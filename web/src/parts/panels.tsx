@@ -10,7 +10,12 @@ function wholePercent(ratio: number): string {
   return ratio < 0.005 ? "< 1" : (ratio * 100).toFixed(0);
 }
 
-function Bar({ value, largest, whole, label }: {
+function Bar({
+  value,
+  largest,
+  whole,
+  label,
+}: {
   value: number;
   largest: number;
   whole: number;
@@ -49,7 +54,13 @@ export function Staleness({ buckets }: { buckets: number[] }) {
         <>
           <ol class="hist">
             {STALENESS_LABELS.map((label, k) => (
-              <Bar key={label} value={buckets[k] ?? 0} largest={largest} whole={whole} label={label} />
+              <Bar
+                key={label}
+                value={buckets[k] ?? 0}
+                largest={largest}
+                whole={whole}
+                label={label}
+              />
             ))}
           </ol>
           <p class="axis-name">versions behind when the update arrived</p>

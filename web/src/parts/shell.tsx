@@ -33,7 +33,9 @@ function Badge() {
   const paused = store.paused.value && link === "live";
   return (
     <span class={`badge badge-${paused ? "paused" : link}`}>
-      <span aria-hidden="true" class="glyph">{paused ? "▮▮" : glyph}</span>
+      <span aria-hidden="true" class="glyph">
+        {paused ? "▮▮" : glyph}
+      </span>
       <span role="status">{paused ? "paused" : word}</span>
       {old && <span class="age">, data {duration(store.ageSeconds.value)} old</span>}
     </span>
@@ -48,8 +50,12 @@ export function TopBar() {
   const paused = store.paused.value;
   return (
     <header class="top">
-      <a class="skip" href="#main">Skip to the figures</a>
-      <Link to="/" class="home"><Logo /></Link>
+      <a class="skip" href="#main">
+        Skip to the figures
+      </a>
+      <Link to="/" class="home">
+        <Logo />
+      </Link>
       <Badge />
       <button
         type="button"
@@ -59,7 +65,9 @@ export function TopBar() {
       >
         {paused ? "Resume" : "Pause"}
       </button>
-      <button type="button" class="button quiet" onClick={leave}>Sign out</button>
+      <button type="button" class="button quiet" onClick={leave}>
+        Sign out
+      </button>
     </header>
   );
 }

@@ -111,7 +111,10 @@ struct done {
     bool disordered;
 };
 
-#define DONE_INIT {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}
+#define DONE_INIT                                                                                  \
+    {                                                                                              \
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER                    \
+    }
 
 static UNUSED void on_done(void *context, uint64_t sequence, enum status status)
 {
@@ -141,9 +144,9 @@ static UNUSED uint64_t append_next(struct ledger *ledger, uint64_t expected, str
     uint8_t body[68];
     uint64_t sequence = 0;
     size_t bytes = body_of(expected, body);
-    assert_int_equal(ledger_append(ledger, LEDGER_UPDATE, body, bytes, done ? on_done : NULL, done,
-                                   &sequence),
-                     STATUS_OK);
+    assert_int_equal(
+        ledger_append(ledger, LEDGER_UPDATE, body, bytes, done ? on_done : NULL, done, &sequence),
+        STATUS_OK);
     assert_int_equal(sequence, expected);
     return sequence;
 }

@@ -128,8 +128,8 @@ static void test_sizes_from_nothing_to_larger_than_a_segment(void **state)
     struct done done = DONE_INIT;
     struct ledger *ledger = open_small(dir, 512, 0, &seen, NULL);
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        assert_int_equal(ledger_append(ledger, LEDGER_CONTROL, body, sizes[i], on_done, &done, NULL),
-                         STATUS_OK);
+        assert_int_equal(
+            ledger_append(ledger, LEDGER_CONTROL, body, sizes[i], on_done, &done, NULL), STATUS_OK);
     assert_int_equal(ledger_append(ledger, LEDGER_CONTROL, body, LEDGER_BODY_BYTES_MAX + 1, on_done,
                                    &done, NULL),
                      STATUS_TOO_LARGE);

@@ -71,8 +71,8 @@ static void test_every_torn_write_is_cut(void **state)
     uint8_t body[68];
     size_t start = LEDGER_SEGMENT_HEADER_BYTES;
     for (uint64_t i = 1; i <= 2; i++)
-        start += LEDGER_RECORD_HEADER_BYTES +
-                 (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+        start +=
+            LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes((uint32_t)body_of(i, body));
     size_t end = start + LEDGER_RECORD_HEADER_BYTES + body_of(3, body);
     for (size_t cut = start; cut < end; cut++) {
         uint8_t torn[SEGMENT_BYTES] = {0};
@@ -127,8 +127,8 @@ static void test_every_bit_flip(void **state)
     uint8_t body[68];
     size_t last_record = LEDGER_SEGMENT_HEADER_BYTES;
     for (uint64_t i = 1; i <= 2; i++)
-        last_record += LEDGER_RECORD_HEADER_BYTES +
-                       (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+        last_record +=
+            LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes((uint32_t)body_of(i, body));
     for (size_t at = 0; at < whole.bytes; at++) {
         for (int bit = 0; bit < 8; bit++) {
             uint8_t flipped[SEGMENT_BYTES];

@@ -110,9 +110,9 @@ static enum status read_with(size_t at, const void *bytes, size_t count)
 static void test_update_hostile_values(void **state)
 {
     (void)state;
-    static const uint8_t ones[32] = {
-        255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-        255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+    static const uint8_t ones[32] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+                                     255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+                                     255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
     static const uint8_t version_2[4] = {2};
     static const float nan_value = NAN, too_large = 1.5f, zero = 0.0f, negative = -1.0f;
     assert_int_equal(read_with(0, version_2, 4), STATUS_UNSUPPORTED);
