@@ -88,7 +88,8 @@ static enum status parse_flag(int argc, char **argv, int *index, struct config *
 {
     const char *flag = argv[*index] + 2;
     const char *equals = strchr(flag, '=');
-    const struct option *option = find_option(flag, equals ? (size_t)(equals - flag) : strlen(flag));
+    const struct option *option =
+        find_option(flag, equals ? (size_t)(equals - flag) : strlen(flag));
     if (!option)
         return error_set(err, STATUS_INVALID, "unknown option %s; see --help", argv[*index]);
     const char *value = equals ? equals + 1 : NULL;
@@ -137,8 +138,9 @@ enum status config_parse(int argc, char **argv, struct config *ret, struct error
         return status;
     bool needs_data = config.command == COMMAND_SERVE || config.command == COMMAND_VERIFY;
     if (needs_data && config.data[0] == 0)
-        return error_set(err, STATUS_INVALID, "--data DIR is missing: where shall everything be "
-                                              "kept? For example --data /var/lib/raven");
+        return error_set(err, STATUS_INVALID,
+                         "--data DIR is missing: where shall everything be "
+                         "kept? For example --data /var/lib/raven");
     *ret = config;
     return STATUS_OK;
 }

@@ -1,6 +1,6 @@
 /* The core's life: start, the one loop, stop. All state of jobs and sessions belongs to the loop's
- * thread; other threads post messages. The loop also ticks once a second. A tick is never skipped by
- * a busy mailbox: messages are taken one at a time and the clock is read between them. */
+ * thread; other threads post messages. The loop also ticks once a second. A tick is never skipped
+ * by a busy mailbox: messages are taken one at a time and the clock is read between them. */
 #include "coordinator/core.h"
 
 #include "common/base/bytes.h"

@@ -1,6 +1,7 @@
 /* The one loop that owns the state of jobs, leases, sessions and live figures. Everything else
- * sends it messages. The functions here may be called from HTTP workers and main: they post and, where
- * they return something, wait for the loop's answer (at most 2 s, then STATUS_UNAVAILABLE). */
+ * sends it messages. The functions here may be called from HTTP workers and main: they post and,
+ * where they return something, wait for the loop's answer (at most 2 s, then STATUS_UNAVAILABLE).
+ */
 #ifndef RAVEN_COORDINATOR_CORE_H
 #define RAVEN_COORDINATOR_CORE_H
 
@@ -40,10 +41,10 @@ enum status core_job_cancel(struct core *core, const char *id, const char *reaso
 struct core_job_progress {
     uint64_t version, samples, total_samples, parameters;
     uint64_t updates_applied, updates_stale, updates_refused;
-    uint32_t volunteers; /* holding a lease now */
-    double loss, loss_smoothed;       /* nats per row; NaN: not yet */
+    uint32_t volunteers;                                          /* holding a lease now */
+    double loss, loss_smoothed;                                   /* nats per row; NaN: not yet */
     double held_out_loss_first, held_out_loss, held_out_accuracy; /* NaN: not yet */
-    uint64_t uplink_bytes, downlink_bytes;                    /* payloads */
+    uint64_t uplink_bytes, downlink_bytes;                        /* payloads */
     uint64_t staleness[8]; /* 0, 1, 2, 3–4, 5–8, 9–16, 17–32, > 32 versions */
     uint64_t hash;         /* hash(w) */
 };

@@ -1,6 +1,6 @@
 /* Who is connected: sessions from handshake to end, enrolment by invite, one session per volunteer
- * (the newest connection wins). The hub's callbacks run on its thread and only post; the core_agent_
- * functions run on the loop's thread. */
+ * (the newest connection wins). The hub's callbacks run on its thread and only post; the
+ * core_agent_ functions run on the loop's thread. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
@@ -215,8 +215,9 @@ void core_agent_closed(struct core *core, const struct mail_closed *mail)
                                       clock_wall_ms()))
             core_event(core, "store.full", "error", session->id, "a session's end is not kept");
         core_event(core, "volunteer.disconnected",
-                   mail->reason == END_AGENT_STOPPED ? "info" : "warn", volunteer->id, "%s left: %s",
-                   volunteer->label, mail->detail[0] ? mail->detail : end_reason_text(mail->reason));
+                   mail->reason == END_AGENT_STOPPED ? "info" : "warn", volunteer->id,
+                   "%s left: %s", volunteer->label,
+                   mail->detail[0] ? mail->detail : end_reason_text(mail->reason));
     }
     free(session);
 }
@@ -238,8 +239,8 @@ static void send_welcome(struct core *core, struct session *session)
 static void accept_session(struct core *core, struct session *session, struct volunteer *volunteer)
 {
     if (volunteer->session)
-        hub_close(core->hub, volunteer->session->peer, END_REPLACED,
-                  end_reason_text(END_REPLACED), 0);
+        hub_close(core->hub, volunteer->session->peer, END_REPLACED, end_reason_text(END_REPLACED),
+                  0);
     session->volunteer = volunteer;
     volunteer->session = session;
     id_make(session->id, "ses");
@@ -255,8 +256,9 @@ static void accept_session(struct core *core, struct session *session, struct vo
     if (store_post_session_opened(core->store, session->id, volunteer->id, session->address,
                                   clock_wall_ms()))
         core_event(core, "store.full", "error", session->id, "a session's start is not kept");
-    core_event(core, "volunteer.connected", "info", volunteer->id, "%s connected (%s, %llu threads)",
-               volunteer->label, session->hello.cpu, (unsigned long long)session->hello.threads);
+    core_event(core, "volunteer.connected", "info", volunteer->id,
+               "%s connected (%s, %llu threads)", volunteer->label, session->hello.cpu,
+               (unsigned long long)session->hello.threads);
 }
 
 static bool signature_is_right(const struct session *session, const struct wire_hello *hello)
@@ -297,7 +299,8 @@ static void begin_enrolment(struct core *core, struct session *session,
 {
     if (!auth_secret_is_wellformed(hello->invite, "inv")) {
         hub_close(core->hub, session->peer, END_INVITE_REFUSED,
-                  "the invite is mistyped: it begins with rvn_inv_ and ends with six hex digits", 0);
+                  "the invite is mistyped: it begins with rvn_inv_ and ends with six hex digits",
+                  0);
         return;
     }
     struct store_volunteer volunteer = {.threads = (uint32_t)hello->threads,
@@ -338,7 +341,8 @@ void core_agent_enrolled(struct core *core, const struct mail_enrolled *mail)
     if (mail->status == STATUS_DENIED)
         hub_close(core->hub, session->peer, END_INVITE_REFUSED, mail->sentence, 0);
     else
-        hub_close(core->hub, session->peer, END_DATABASE_AWAY, "enrolment failed; try again", 10000);
+        hub_close(core->hub, session->peer, END_DATABASE_AWAY, "enrolment failed; try again",
+                  10000);
 }
 
 void core_agent_hello(struct core *core, struct session *session, const struct wire_hello *hello)

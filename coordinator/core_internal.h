@@ -1,5 +1,5 @@
-/* Private to the core: its loop's state and the messages it takes. Everything here but struct core's
- * mailbox, hub, store, auth and alive_us belongs to the loop's thread alone. */
+/* Private to the core: its loop's state and the messages it takes. Everything here but struct
+ * core's mailbox, hub, store, auth and alive_us belongs to the loop's thread alone. */
 #ifndef RAVEN_COORDINATOR_CORE_INTERNAL_H
 #define RAVEN_COORDINATOR_CORE_INTERNAL_H
 
@@ -94,7 +94,7 @@ struct call {
     struct error error;
     char id[ID_BYTES];
     char reason[161];
-    struct store_job job; /* core_job_start: owns the two texts */
+    struct store_job job;   /* core_job_start: owns the two texts */
     struct shared *replica; /* core_job_replica: owned until the asker takes it */
     struct core_job_progress progress;
     struct core_volunteer_live volunteer;

@@ -18,7 +18,8 @@ struct live_job *live_job_find(struct core *core, const char *id)
     return NULL;
 }
 
-/* The agent's own job while it runs (switching costs a download), else the one with fewest helpers. */
+/* The agent's own job while it runs (switching costs a download), else the one with fewest helpers.
+ */
 struct live_job *live_job_choose(struct core *core, const struct session *session)
 {
     struct live_job *best = NULL;
@@ -94,9 +95,8 @@ static enum status open_job(struct core *core, struct live_job *live, uint64_t b
         core_event(core, "job.recovered", recovery.damaged_snapshots ? "warn" : "info", live->id,
                    "recovered version %llu with hash %016llx from %llu ledger records, %llu torn "
                    "bytes cut",
-                   (unsigned long long)recovery.version,
-                   (unsigned long long)job_hash(live->job), (unsigned long long)recovery.records,
-                   (unsigned long long)recovery.torn_bytes);
+                   (unsigned long long)recovery.version, (unsigned long long)job_hash(live->job),
+                   (unsigned long long)recovery.records, (unsigned long long)recovery.torn_bytes);
     return STATUS_OK;
 }
 
@@ -251,8 +251,7 @@ void core_durable(struct core *core, const struct mail_durable *mail)
     struct job_outcome outcome;
     if (!live)
         return;
-    bool answered =
-        job_durable(live->job, mail->sequence, mail->status, clock_wall_ms(), &outcome);
+    bool answered = job_durable(live->job, mail->sequence, mail->status, clock_wall_ms(), &outcome);
     if (answered) {
         struct volunteer *volunteer = volunteer_by_id(core, outcome.volunteer);
         if (volunteer && volunteer->session)

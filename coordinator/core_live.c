@@ -75,17 +75,18 @@ void core_live_event(struct core *core, const struct store_event *event)
 {
     char at[CLOCK_RFC3339_BYTES];
     clock_format_rfc3339(event->at_ms, at);
-    json_t *json = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s}", "seq",
-                             (json_int_t)++core->event_sequence, "type", event->type, "severity",
-                             event->severity, "subject", event->subject, "text", event->text, "at",
-                             at);
+    json_t *json =
+        json_pack("{s:I, s:s, s:s, s:s, s:s, s:s}", "seq", (json_int_t)++core->event_sequence,
+                  "type", event->type, "severity", event->severity, "subject", event->subject,
+                  "text", event->text, "at", at);
     if (json)
         json_array_append_new(core->events, json);
     while (json_array_size(core->events) > EVENTS_LIVE_MAX)
         json_array_remove(core->events, 0);
 }
 
-/* --- deltas ------------------------------------------------------------------------------------ */
+/* --- deltas ------------------------------------------------------------------------------------
+ */
 
 static bool is_appended(const char *key)
 {
@@ -109,9 +110,10 @@ static void copy_changed(const json_t *now, const json_t *before, json_t *ret_de
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)now, key, value)
-        if (!is_appended(key) && !json_equal(value, json_object_get(before, key)))
-            json_object_set(ret_delta, key, value);
+    json_object_foreach((json_t *)now, key,
+                        value) if (!is_appended(key) &&
+                                   !json_equal(value, json_object_get(before, key)))
+        json_object_set(ret_delta, key, value);
 }
 
 static struct shared *frame_json(const char *type, const char *channel, const char *epoch,
@@ -209,7 +211,8 @@ static json_t *job_row_json(const struct live_job *live)
     return json;
 }
 
-/* --- overview ----------------------------------------------------------------------------------- */
+/* --- overview -----------------------------------------------------------------------------------
+ */
 
 struct totals {
     uint64_t applied, uplink, uplink_fp32, downlink, downlink_fp32;
@@ -311,8 +314,9 @@ static void publish_overview(struct core *core)
                 delta, "points",
                 tail_of(json_object_get(now, "points"), points - core->points_published));
         if (core->event_sequence > core->events_published)
-            json_object_set_new(delta, "events",
-                                tail_of(core->events, core->event_sequence - core->events_published));
+            json_object_set_new(
+                delta, "events",
+                tail_of(core->events, core->event_sequence - core->events_published));
     }
     publish(core, "overview", ++core->sequence, now, delta);
     text_copy(core->points_job, sizeof core->points_job, shown ? shown->id : "");
@@ -323,16 +327,18 @@ static void publish_overview(struct core *core)
     core->published = now;
 }
 
-/* --- a job's channel ------------------------------------------------------------------------------ */
+/* --- a job's channel
+ * ------------------------------------------------------------------------------ */
 
 static json_t *events_of(struct core *core, const char *subject, uint64_t after)
 {
     json_t *array = json_array(), *event;
     size_t i;
-    json_array_foreach(core->events, i, event)
-        if (strcmp(json_string_value(json_object_get(event, "subject")), subject) == 0 &&
-            json_integer_value(json_object_get(event, "seq")) > (json_int_t)after)
-            json_array_append(array, event);
+    json_array_foreach(
+        core->events, i,
+        event) if (strcmp(json_string_value(json_object_get(event, "subject")), subject) == 0 &&
+                   json_integer_value(json_object_get(event, "seq")) > (json_int_t)after)
+        json_array_append(array, event);
     return array;
 }
 

@@ -113,7 +113,8 @@ static void handle_have(struct core *core, struct session *session, const struct
         send_snapshot(core, session, live);
 }
 
-/* --- leases ------------------------------------------------------------------------------------ */
+/* --- leases ------------------------------------------------------------------------------------
+ */
 
 static void send_lease(struct core *core, struct session *session, const struct live_job *live,
                        const struct job_lease *lease)
@@ -195,7 +196,8 @@ static void handle_evaluation(struct core *core, struct session *session,
         core_event(core, "store.full", "error", live->id, "an evaluation is not kept");
 }
 
-/* --- uploads ------------------------------------------------------------------------------------- */
+/* --- uploads -------------------------------------------------------------------------------------
+ */
 
 static struct upload *upload_find(struct volunteer *volunteer, uint64_t stream)
 {

@@ -280,8 +280,7 @@ static int serve(const struct config *config)
         sigwait(&signals, &caught);
         log_info("main", "stopping on %s", strsignal(caught));
     } else {
-        fprintf(stderr, "raven-coordinator: %s\n",
-                err.text[0] ? err.text : status_text(status));
+        fprintf(stderr, "raven-coordinator: %s\n", err.text[0] ? err.text : status_text(status));
     }
     stop(&program);
     sodium_memzero(program.setup_token, sizeof program.setup_token);

@@ -72,8 +72,7 @@ int verify_command(const char *data_dir, bool json)
     }
     closedir(dir);
     if (json) {
-        json_t *all =
-            json_pack("{s:b, s:O}", "ledger_verified", exit_status == 0, "jobs", jobs);
+        json_t *all = json_pack("{s:b, s:O}", "ledger_verified", exit_status == 0, "jobs", jobs);
         char *text = json_dumps(all, JSON_COMPACT);
         puts(text ? text : "{}");
         free(text);

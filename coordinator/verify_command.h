@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* Prints one line per job (or one JSON object). Exit status: 0 all good, 65 damage, 1 cannot read. */
+/* Prints one line per job (or one JSON object). Exit status: 0 all good, 65 damage, 1 cannot read.
+ */
 int verify_command(const char *data_dir, bool json);
 
 #endif

@@ -29,12 +29,13 @@ uint64_t aggregate_version(const struct aggregate *aggregate);
 uint64_t aggregate_parameters(const struct aggregate *aggregate); /* n */
 uint64_t aggregate_hash(const struct aggregate *aggregate);       /* hash(w) at this version */
 
-/* Staleness weight: 1 for staleness ≤ active − 1, else sqrt(active / (1 + staleness)); active ≥ 1. */
+/* Staleness weight: 1 for staleness ≤ active − 1, else sqrt(active / (1 + staleness)); active ≥ 1.
+ */
 float aggregate_staleness_weight(uint32_t staleness, uint32_t active);
 /* True when an update this old is not applied: staleness > 4 × active. */
 bool aggregate_is_stale(uint32_t staleness, uint32_t active);
-/* Outer rate α for R active agents and density k/4096: min(1, 2/√R) up to 1/64, min(1, 1.4/√R) up to
- * 1/32, 1/√R above; times anneal (0 … 1). fixed > 0 overrides the rule (still annealed). */
+/* Outer rate α for R active agents and density k/4096: min(1, 2/√R) up to 1/64, min(1, 1.4/√R) up
+ * to 1/32, 1/√R above; times anneal (0 … 1). fixed > 0 overrides the rule (still annealed). */
 float aggregate_outer_rate(uint32_t active, uint32_t k, double fixed, double anneal);
 
 /* Checks a payload and computes one clip factor per tensor: min(1, median/norm), median over the

@@ -21,7 +21,8 @@ struct http_options {
     const char *web_dir;       /* built dashboard; NULL: a small built-in page says so */
     const char *artifacts_dir; /* content-addressed files live here, named by their SHA-256 */
     uint64_t artifact_bytes_max;
-    const char *const *allowed_hosts; /* Host values accepted besides the bound address; NULL-ended */
+    const char *const
+        *allowed_hosts; /* Host values accepted besides the bound address; NULL-ended */
 };
 
 enum status http_start(const struct http_options *options, struct http **ret,

@@ -40,10 +40,10 @@ struct hub_callbacks {
 
 struct hub_options {
     struct hub_callbacks callbacks;
-    uint32_t ping_ms;            /* 20,000 */
-    uint32_t silence_ms;         /* 45,000: > 2 × ping_ms */
-    uint32_t hello_deadline_ms;  /* 5,000 */
-    uint32_t data_frame_bytes;   /* ≤ FRAME_PAYLOAD_BYTES_MAX */
+    uint32_t ping_ms;               /* 20,000 */
+    uint32_t silence_ms;            /* 45,000: > 2 × ping_ms */
+    uint32_t hello_deadline_ms;     /* 5,000 */
+    uint32_t data_frame_bytes;      /* ≤ FRAME_PAYLOAD_BYTES_MAX */
     uint64_t agent_queue_bytes_max; /* shared bytes queued to one agent before it is SLOW_READER */
     uint32_t viewers_max;
 };
@@ -83,9 +83,9 @@ void hub_close(struct hub *hub, uint64_t peer, enum end_reason reason, const cha
 
 /* --- dashboards --- */
 /* The channel's newest state (a whole "snap" frame) and how to get there from sequence - 1 (a whole
- * "d" frame, or NULL when there is none: then every subscriber gets the snapshot). sequence grows by
- * one per call and channel. The hub keeps the last 60 deltas for resuming. Takes references
- * of its own. Names: 1 … 63 characters of A-Z a-z 0-9 _ : . - */
+ * "d" frame, or NULL when there is none: then every subscriber gets the snapshot). sequence grows
+ * by one per call and channel. The hub keeps the last 60 deltas for resuming. Takes references of
+ * its own. Names: 1 … 63 characters of A-Z a-z 0-9 _ : . - */
 void hub_publish(struct hub *hub, const char *channel, uint64_t sequence, struct shared *snapshot,
                  struct shared *delta);
 void hub_unpublish(struct hub *hub, const char *channel);

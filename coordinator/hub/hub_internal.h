@@ -20,10 +20,10 @@
 #define VIEWER_SUBSCRIPTIONS_MAX 16
 #define VIEWER_TEXT_BYTES_MAX (64u * 1024)
 #define VIEWER_MESSAGES_PER_S_MAX 20
-#define VIEWER_CHUNK_BYTES (16u * 1024) /* of a frame, per write */
+#define VIEWER_CHUNK_BYTES (16u * 1024)       /* of a frame, per write */
 #define PENDING_BYTES_MAX (64u * 1024 * 1024) /* commands that the service thread has not seen */
-#define CLOSE_WAIT_US (5 * 1000 * 1000)   /* for the other side's close frame */
-#define WRITE_STALL_US (30 * 1000 * 1000) /* no byte accepted by the kernel for that long */
+#define CLOSE_WAIT_US (5 * 1000 * 1000)       /* for the other side's close frame */
+#define WRITE_STALL_US (30 * 1000 * 1000)     /* no byte accepted by the kernel for that long */
 #define AGENT_DRAIN_RETRY_MS 1000
 #define VIEWER_DRAIN_RETRY_MS 4000
 

@@ -14,7 +14,7 @@ struct peer_table {
     struct peer_slot {
         uint64_t peer; /* 0: free */
         struct agent *agent;
-    } *slots;
+    } * slots;
     size_t slot_count; /* a power of two, or 0 before the first put */
     size_t count;
 };

@@ -1,9 +1,9 @@
 /* Bodies of LEDGER_CONTROL records. Little-endian:
  *   u8 kind
- *   kind 1, a lease was granted: lease id 32 bytes, volunteer id 32, replaced lease id 32 (zeros for
- *     new blocks), u64 nonce, base, block_first, block_count, steps, samples, samples_position
- *   kind 2, an evaluation: u64 version, i64 wall ms, f64 loss, f64 accuracy (IEEE bits)
- * Unknown kinds are skipped: they cannot change parameters. */
+ *   kind 1, a lease was granted: lease id 32 bytes, volunteer id 32, replaced lease id 32 (zeros
+ * for new blocks), u64 nonce, base, block_first, block_count, steps, samples, samples_position kind
+ * 2, an evaluation: u64 version, i64 wall ms, f64 loss, f64 accuracy (IEEE bits) Unknown kinds are
+ * skipped: they cannot change parameters. */
 #include "coordinator/job/job_internal.h"
 
 #include "common/base/bytes.h"
@@ -34,8 +34,8 @@ enum status control_grant_write(const struct job_lease *lease, const char *repla
     text_copy((char *)body + 1, ID_BYTES, lease->id);
     text_copy((char *)body + 1 + ID_BYTES, ID_BYTES, lease->volunteer);
     text_copy((char *)body + 1 + 2 * ID_BYTES, ID_BYTES, replaces);
-    const uint64_t numbers[7] = {lease->nonce,       lease->base,  lease->block_first,
-                                 lease->block_count, lease->steps, lease->samples,
+    const uint64_t numbers[7] = {lease->nonce,           lease->base,  lease->block_first,
+                                 lease->block_count,     lease->steps, lease->samples,
                                  lease->samples_position};
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         store_u64(body + 1 + 3 * ID_BYTES + 8 * i, numbers[i]);

@@ -116,12 +116,14 @@ struct shared *job_delta(const struct job *job, uint64_t version, uint64_t *ret_
  * smaller than a replica. */
 bool job_can_replay(const struct job *job, uint64_t version, uint64_t hash);
 
-/* --- evaluations ------------------------------------------------------------------------------- */
+/* --- evaluations -------------------------------------------------------------------------------
+ */
 /* False when the lease is not a live evaluation of this volunteer or the figures are not finite. */
 bool job_evaluated(struct job *job, const char *volunteer, const char *lease, uint64_t version,
                    double loss, double accuracy, int64_t wall_ms);
 
-/* --- state ------------------------------------------------------------------------------------- */
+/* --- state -------------------------------------------------------------------------------------
+ */
 struct job_figures {
     uint64_t samples, updates_applied, updates_stale, updates_refused;
     uint64_t uplink_bytes, downlink_bytes; /* payloads; a delta counts once per version */
@@ -140,7 +142,8 @@ bool job_is_failed(const struct job *job);   /* the ledger failed: nothing more 
 enum status job_snapshot(struct job *job, struct error *err) MUST_CHECK;
 bool job_wants_snapshot(const struct job *job);
 
-/* --- verify -------------------------------------------------------------------------------------- */
+/* --- verify --------------------------------------------------------------------------------------
+ */
 struct job_verify_report {
     uint64_t records, updates, commits, version, hash, torn_bytes;
     uint64_t duplicates; /* leases applied more than once: must be 0 */

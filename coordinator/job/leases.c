@@ -40,7 +40,8 @@ void lease_remove(struct lease_table *table, const char *id)
         *lease = table->items[--table->count];
 }
 
-/* 53 bits, so that it is exact in JSON. The same blocks get the same seed when they are reissued. */
+/* 53 bits, so that it is exact in JSON. The same blocks get the same seed when they are reissued.
+ */
 uint64_t lease_seed(const struct job *job, uint64_t block_first)
 {
     uint8_t bytes[8];

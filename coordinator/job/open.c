@@ -1,6 +1,6 @@
 /* Making, recovering and closing a job. Its directory is self-contained: job.json (what it is), the
- * ledger's segments and the snapshots; PostgreSQL is not needed to rebuild the model. Recovery reads
- * the newest whole snapshot and replays the ledger, comparing every commit's hash. */
+ * ledger's segments and the snapshots; PostgreSQL is not needed to rebuild the model. Recovery
+ * reads the newest whole snapshot and replays the ledger, comparing every commit's hash. */
 #include "coordinator/job/job_internal.h"
 
 #include "common/base/bytes.h"
@@ -43,8 +43,7 @@ static enum status write_description(const struct job_create_options *options, s
     return status;
 }
 
-static enum status write_first_snapshot(const struct job_create_options *options,
-                                        struct error *err)
+static enum status write_first_snapshot(const struct job_create_options *options, struct error *err)
 {
     struct graph *graph = NULL;
     struct job *job = NULL;

@@ -17,9 +17,9 @@ struct series_entry {
 struct series {
     struct series_entry entries[SERIES_COUNT_MAX];
     uint32_t count;
-    uint32_t stride;    /* every stride-th arrival is kept */
+    uint32_t stride; /* every stride-th arrival is kept */
     uint64_t arrivals;
-    uint64_t appended;  /* entries ever kept: lets a reader see what is new */
+    uint64_t appended; /* entries ever kept: lets a reader see what is new */
 };
 
 void series_init(struct series *series);

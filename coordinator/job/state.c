@@ -270,7 +270,7 @@ enum status job_state_read(struct job *job, const uint8_t *data, size_t bytes, s
         return error_set(err, status, "no memory for the snapshot's job state");
     if (reader.failed)
         return error_set(err, STATUS_CORRUPT, "the snapshot's job state ends too early");
-    status = aggregate_history_read(job->aggregate, data + reader.position,
-                                    bytes - reader.position);
+    status =
+        aggregate_history_read(job->aggregate, data + reader.position, bytes - reader.position);
     return status ? error_set(err, status, "the snapshot's clip history is damaged") : STATUS_OK;
 }

@@ -1,7 +1,7 @@
-/* From an offered update to a new version. Everything that decides the result (weight, clip factors,
- * k of the delta) is fixed before the record is written; once it is durable, θ and w move in ledger
- * order. The commit record that follows only states the hash, so nobody waits for it. The core's
- * thread. */
+/* From an offered update to a new version. Everything that decides the result (weight, clip
+ * factors, k of the delta) is fixed before the record is written; once it is durable, θ and w move
+ * in ledger order. The commit record that follows only states the hash, so nobody waits for it. The
+ * core's thread. */
 #include "coordinator/job/job_internal.h"
 
 #include "common/base/bytes.h"

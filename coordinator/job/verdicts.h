@@ -1,5 +1,5 @@
-/* The answers already given: lease id → verdict, kept for ever, so that the same retry gets the same
- * answer, also after a restart. Owned by one job; used on the core's thread. */
+/* The answers already given: lease id → verdict, kept for ever, so that the same retry gets the
+ * same answer, also after a restart. Owned by one job; used on the core's thread. */
 #ifndef RAVEN_COORDINATOR_JOB_VERDICTS_H
 #define RAVEN_COORDINATOR_JOB_VERDICTS_H
 

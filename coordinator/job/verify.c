@@ -1,6 +1,6 @@
-/* Proof that the ledger holds the model: replay from version 0 and compare the hash of every commit.
- * Reads only, takes no lock, so it runs beside a live coordinator; a tail that is being written is
- * simply not counted. */
+/* Proof that the ledger holds the model: replay from version 0 and compare the hash of every
+ * commit. Reads only, takes no lock, so it runs beside a live coordinator; a tail that is being
+ * written is simply not counted. */
 #include "coordinator/job/job_internal.h"
 
 #include "common/base/bytes.h"
@@ -57,11 +57,10 @@ static enum status verify_commit(struct verification *verification,
     if (commit.version == verification->report->version &&
         commit.hash == verification->report->hash)
         return STATUS_OK;
-    return error_set(err, STATUS_CORRUPT,
-                     "version %llu: replay gives hash %016llx, the ledger says %016llx",
-                     (unsigned long long)commit.version,
-                     (unsigned long long)verification->report->hash,
-                     (unsigned long long)commit.hash);
+    return error_set(
+        err, STATUS_CORRUPT, "version %llu: replay gives hash %016llx, the ledger says %016llx",
+        (unsigned long long)commit.version, (unsigned long long)verification->report->hash,
+        (unsigned long long)commit.hash);
 }
 
 static enum status verify_record(void *context, const struct ledger_record *record,
@@ -77,8 +76,7 @@ static enum status verify_record(void *context, const struct ledger_record *reco
 }
 
 static enum status verify_from(const struct snapshot *snapshot, const struct graph *graph,
-                               const char *dir, struct job_verify_report *report,
-                               struct error *err)
+                               const char *dir, struct job_verify_report *report, struct error *err)
 {
     struct verification verification = {.report = report,
                                         .tensors = graph_parameter_tensors(graph)};

@@ -12,8 +12,8 @@
 #define LEDGER_BODY_BYTES_MAX (64u * 1024 * 1024)
 
 enum ledger_type {
-    LEDGER_UPDATE = 1, /* records.h: struct ledger_update, payload */
-    LEDGER_COMMIT = 2, /* records.h: struct ledger_commit */
+    LEDGER_UPDATE = 1,  /* records.h: struct ledger_update, payload */
+    LEDGER_COMMIT = 2,  /* records.h: struct ledger_commit */
     LEDGER_VERDICT = 3, /* a stale or refused update: the same retry gets the same answer */
     LEDGER_CONTROL = 4, /* job state changes, clean shutdown */
 };

@@ -23,8 +23,8 @@ struct store;
  * from sql_dir under an advisory lock; refuses a schema newer than its files. */
 enum status store_open(const char *conninfo, const char *sql_dir, struct store **ret,
                        struct error *err) MUST_CHECK;
-void store_close(struct store *store); /* writes what is queued (up to 5 s); NULL is fine */
-bool store_is_ready(struct store *store); /* cached, asked every second; never waits */
+void store_close(struct store *store);       /* writes what is queued (up to 5 s); NULL is fine */
+bool store_is_ready(struct store *store);    /* cached, asked every second; never waits */
 uint64_t store_queued(struct store *store);  /* posted rows waiting */
 uint64_t store_dropped(struct store *store); /* posted rows that PostgreSQL refused, since opened */
 
@@ -47,8 +47,8 @@ enum status store_keys_load(struct store *store, store_key_fn each, void *contex
  * has no effect and returns STATUS_EXISTS with the stored answer in *ret_replay (same fingerprint)
  * or STATUS_STATE (other fingerprint). */
 struct store_idempotency {
-    const char *scope; /* principal id + ' ' + method + path */
-    const char *key;   /* the header's value, ≤ 128 characters */
+    const char *scope;                 /* principal id + ' ' + method + path */
+    const char *key;                   /* the header's value, ≤ 128 characters */
     uint8_t fingerprint[SHA256_BYTES]; /* of the request body */
     int answer_status;                 /* what to store */
     const char *answer_body;           /* JSON text */
@@ -99,15 +99,15 @@ enum status store_post_enrol(struct store *store, const uint8_t invite_hash[SHA2
                              const struct store_volunteer *volunteer, store_enrol_fn done,
                              void *context) MUST_CHECK;
 
-/* A page of a list, newest first; JSON objects as docs/PROTOCOL.md gives them. after: id of the last
- * one of the page before ("" for the first page); limit 1 … 200. *ret: new array. */
+/* A page of a list, newest first; JSON objects as docs/PROTOCOL.md gives them. after: id of the
+ * last one of the page before ("" for the first page); limit 1 … 200. *ret: new array. */
 enum status store_volunteers_page(struct store *store, const char *after, uint32_t limit,
                                   json_t **ret, bool *ret_more, struct error *err) MUST_CHECK;
 
 /* --- artifacts --- */
 struct store_artifact {
     char id[ID_BYTES];
-    char kind[24];  /* "dataset_text", "dataset_idx" */
+    char kind[24]; /* "dataset_text", "dataset_idx" */
     char filename[129];
     uint64_t size_bytes;
     uint8_t sha256[SHA256_BYTES];
@@ -129,7 +129,8 @@ enum status store_artifact_set_state(struct store *store, const char *id, const 
                                      uint64_t items, struct error *err) MUST_CHECK;
 enum status store_artifact_reject(struct store *store, const char *id, const char *reason,
                                   struct error *err) MUST_CHECK; /* state "rejected" */
-enum status store_artifact_delete(struct store *store, const char *id, struct error *err) MUST_CHECK;
+enum status store_artifact_delete(struct store *store, const char *id,
+                                  struct error *err) MUST_CHECK;
 enum status store_artifacts_page(struct store *store, const char *after, uint32_t limit,
                                  json_t **ret, bool *ret_more, struct error *err) MUST_CHECK;
 
@@ -158,10 +159,10 @@ enum status store_jobs_load(struct store *store, store_job_fn each, void *contex
 
 /* --- written behind --- */
 struct store_event {
-    char type[48];     /* "volunteer.connected", "job.created", "lease.expired" … */
-    char severity[8];  /* "info", "warn", "error" */
+    char type[48];    /* "volunteer.connected", "job.created", "lease.expired" … */
+    char severity[8]; /* "info", "warn", "error" */
     char subject[ID_BYTES];
-    char text[256];    /* one sentence */
+    char text[256]; /* one sentence */
     int64_t at_ms;
 };
 enum status store_post_event(struct store *store, const struct store_event *event) MUST_CHECK;
@@ -183,7 +184,8 @@ struct store_lease {
     uint64_t base_version, version, steps, samples, payload_bytes;
     int64_t at_ms;
 };
-/* Upsert by id; a final state is never overwritten. "applied" credits the volunteer (updates_applied
+/* Upsert by id; a final state is never overwritten. "applied" credits the volunteer
+ * (updates_applied
  * += 1, samples += samples), once per lease. */
 enum status store_post_lease(struct store *store, const struct store_lease *lease) MUST_CHECK;
 struct store_point {

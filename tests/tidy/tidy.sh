@@ -3,14 +3,9 @@
 # that must not appear. Prints every breach as file:line: rule, and fails if there is one.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-breaches=0
-report() {
-    while IFS= read -r line; do
-        [ -n "$line" ] || continue
-        echo "$line"
-        breaches=$((breaches + 1))
-    done
-}
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+report() { tee -a "$found"; }
 
 mapfile -t sources < <(find common coordinator agent tests -name '*.[ch]' -not -path '*/node_modules/*' | sort)
 mapfile -t texts < <(find . \( -name build -o -name node_modules -o -name .git -o -name .local \) -prune -o \
@@ -53,12 +48,12 @@ grep -nE '\b(log_(debug|info|warn|error|line)|exit|abort)\(' "${sources[@]}" |
 
 awk '
     FNR == 1 { start = 0 }
-    length($0) > 100 { print FILENAME ":" FNR ": line longer than 100 columns" }
     /\t/ { print FILENAME ":" FNR ": tab" }
     /^[{]/ { start = FNR }
     /^[}]/ { if (start && FNR - start + 1 > 70) print FILENAME ":" start ": function of " FNR - start + 1 " lines, at most 70"; start = 0 }
     FNR == 801 { print FILENAME ":801: file longer than 800 lines" }
 ' "${sources[@]}" | report
+LC_ALL=C.UTF-8 grep -nE '^.{101,}' "${sources[@]}" | sed 's|$|   <- longer than 100 columns|' | report
 awk 'FNR == 1 && !/^\/\*/ { print FILENAME ":1: a file opens with a comment that says what it is" }' "${sources[@]}" | report
 grep -nE '\b(TODO|FIXME|XXX|HACK)\b' "${texts[@]}" | grep -v '^./tests/tidy/' | sed 's|$|   <- finish it or file it|' | report
 # Host names of package registries never appear; nor do web addresses other than examples.
@@ -66,10 +61,9 @@ grep -nE 'https?://[a-z0-9.-]+' "${texts[@]}" |
     grep -vE 'https?://(127\.0\.0\.1|localhost|\[|[a-z.]*example|evil|www\.w3\.org|host\b)' |
     sed 's|$|   <- a foreign host name|' | report
 if command -v clang-format >/dev/null; then
-    clang-format --dry-run -Werror "${sources[@]}" 2>&1 | grep -E 'error:' | sed 's|$|   <- run clang-format -i|' | report
+    clang-format --dry-run -Werror "${sources[@]}" 2>&1 | sed -n 's|:[0-9:]* error:.*|: run clang-format -i|p' | sort -u | report
 else
-    echo "tidy: clang-format is missing (./run setup)"
-    breaches=$((breaches + 1))
+    echo "clang-format is missing (./run setup)" | report
 fi
-echo "tidy: ${#sources[@]} C files, $breaches breaches"
-[ $breaches = 0 ]
+echo "tidy: ${#sources[@]} C files, $(wc -l <"$found") breaches"
+[ ! -s "$found" ]

@@ -101,10 +101,8 @@ static int setup(void **state)
     rig->now_us = 1000000;
     if (job_spec_parse_text(spec_text, sizeof spec_text - 1, &spec, &err))
         fail_msg("%s", err.text);
-    struct job_create_options options = {.id = "job_01JD0000000000000000000000",
-                                         .dir = rig->dir,
-                                         .spec = &spec,
-                                         .blocks = 7};
+    struct job_create_options options = {
+        .id = "job_01JD0000000000000000000000", .dir = rig->dir, .spec = &spec, .blocks = 7};
     if (job_create(&options, &err))
         fail_msg("%s", err.text);
     open_job(rig);
@@ -372,9 +370,9 @@ static void test_deltas_lead_a_replica_to_the_same_bits(void **state)
         submit(rig, &lease, version - 1, version);
         struct shared *delta = job_delta(rig->job, version, &known);
         assert_non_null(delta);
-        assert_int_equal(codec_decode_add(shared_data(delta), shared_bytes(delta), 1.0f, replica, n,
-                                          NULL),
-                         STATUS_OK);
+        assert_int_equal(
+            codec_decode_add(shared_data(delta), shared_bytes(delta), 1.0f, replica, n, NULL),
+            STATUS_OK);
         assert_int_equal(codec_hash(replica, n), known);
         assert_int_equal(known, job_hash(rig->job));
     }
