@@ -1,5 +1,5 @@
-/* Credentials in memory: three tables (keys, browser sessions, agents' tokens) of SHA-256 hashes and
- * the setup token, under one mutex. Any thread; nothing here waits for anything but that mutex.
+/* Credentials in memory: three tables (keys, browser sessions, agents' tokens) of SHA-256 hashes
+ * and the setup token, under one mutex. Any thread; nothing here waits for anything but that mutex.
  * Surprising: a lookup walks the whole table, comparing in constant time: a request needs one, and
  * ten thousand comparisons take a fraction of a millisecond. */
 #include "coordinator/auth/auth.h"
@@ -243,8 +243,7 @@ enum status auth_session_create(struct auth *auth, const struct auth_principal *
 {
     char text[SECRET_BASE62_CHARACTERS + 1];
     secret_random_base62(text);
-    struct entry entry = {.principal = *principal,
-                          .expires_us = clock_monotonic_us() + SESSION_US};
+    struct entry entry = {.principal = *principal, .expires_us = clock_monotonic_us() + SESSION_US};
     entry.principal.kind = PRINCIPAL_BROWSER;
     auth_secret_hash(text, entry.hash);
     pthread_mutex_lock(&auth->mutex);

@@ -64,8 +64,8 @@ void auth_secret_make(const char *kind, char ret[AUTH_SECRET_BYTES])
     random_bytes(label_bytes, sizeof label_bytes);
     base62_write(label_bytes, label, LABEL_CHARACTERS);
     secret_random_base62(body);
-    int used = snprintf(ret, AUTH_SECRET_BYTES, "rvn_%.*s_%s_%s", KIND_CHARACTERS_MAX, kind, label,
-                        body);
+    int used =
+        snprintf(ret, AUTH_SECRET_BYTES, "rvn_%.*s_%s_%s", KIND_CHARACTERS_MAX, kind, label, body);
     uint32_t crc = crc32_of(ret, (size_t)used) & 0xFFFFFF;
     (void)snprintf(ret + used, AUTH_SECRET_BYTES - (size_t)used, "_%06x", (unsigned)crc);
     sodium_memzero(body, sizeof body);

@@ -32,7 +32,10 @@ void hub_read_counters(struct hub *hub, struct hub_counters *ret)
 
 static void on_sweep(uv_timer_t *timer)
 {
-    peers_sweep(timer->data);
+    struct hub *hub = timer->data;
+    peers_sweep(hub);
+    /* libwebsockets looks at its own timers (handshake, close) only after an event of its own. */
+    lws_cancel_service(hub->context);
 }
 
 static void on_beat(uv_timer_t *timer)

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define HANDSHAKE_DEADLINE_S 10
 #define HEADER_BYTES_MAX 8192
 #define RECEIVE_CHUNK_BYTES 4096
 #define SEND_CHUNK_BYTES (72 * 1024) /* more than any frame: none is cut in two by the library */
@@ -251,7 +250,7 @@ enum status server_start(struct hub *hub, struct error *err)
     info.port = CONTEXT_PORT_NO_LISTEN_SERVER;
     info.protocols = hub->protocols;
     info.vhost_name = "raven";
-    info.timeout_secs = HANDSHAKE_DEADLINE_S;
+    info.timeout_secs = 1 + hub->options.hello_deadline_ms / 1000;
     hub->vhost = lws_create_vhost(hub->context, &info);
     if (!hub->vhost)
         return error_set(err, STATUS_SYSTEM, "starting the WebSocket server: no virtual host");

@@ -17,8 +17,7 @@ static enum status forget_expired(struct pq *pq, const struct store_idempotency 
     pq_add_text(&args, idempotency->scope);
     pq_add_text(&args, idempotency->key);
     pq_add_i64(&args, clock_wall_ms() - KEPT_MS);
-    return pq_run(pq,
-                  "DELETE FROM idempotency WHERE scope = $1 AND key = $2 AND created_ms < $3",
+    return pq_run(pq, "DELETE FROM idempotency WHERE scope = $1 AND key = $2 AND created_ms < $3",
                   &args, deadline_us, NULL, err);
 }
 
@@ -45,8 +44,7 @@ static enum status claim(struct pq *pq, const struct store_idempotency *idempote
     return status;
 }
 
-static enum status read_answer(const PGresult *result,
-                               const struct store_idempotency *idempotency,
+static enum status read_answer(const PGresult *result, const struct store_idempotency *idempotency,
                                struct store_replay *ret_replay, struct error *err)
 {
     uint8_t fingerprint[SHA256_BYTES];
@@ -72,10 +70,9 @@ static enum status replay(struct pq *pq, const struct store_idempotency *idempot
     struct pq_args args = {0};
     pq_add_text(&args, idempotency->scope);
     pq_add_text(&args, idempotency->key);
-    enum status status =
-        pq_run(pq,
-               "SELECT fingerprint, status, body FROM idempotency WHERE scope = $1 AND key = $2",
-               &args, deadline_us, &result, err);
+    enum status status = pq_run(
+        pq, "SELECT fingerprint, status, body FROM idempotency WHERE scope = $1 AND key = $2",
+        &args, deadline_us, &result, err);
     if (status == STATUS_OK)
         status = read_answer(result, idempotency, ret_replay, err);
     PQclear(result);

@@ -18,6 +18,7 @@ enum status store_change(struct store *store, const char *sql, const struct pq_a
 enum status store_take(struct store *store, struct pq **ret, int64_t *ret_deadline_us,
                        struct error *err) MUST_CHECK;
 void store_give(struct store *store, struct pq *pq);
+struct writer *store_writer(struct store *store);
 
 /* --- create.c --- */
 

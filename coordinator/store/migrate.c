@@ -109,8 +109,10 @@ static enum status load_files(const char *sql_dir, struct migrations *ret, struc
         return error_set_errno(err, errno, "cannot read the migrations in %s", sql_dir);
     enum status status;
     if (count == 0 || count > FILES_MAX)
-        status = error_set(err, STATUS_NOT_FOUND, "%s has %d migrations (NNNN_name.sql); give the "
-                           "sql folder of this release", sql_dir, count);
+        status = error_set(err, STATUS_NOT_FOUND,
+                           "%s has %d migrations (NNNN_name.sql); give the "
+                           "sql folder of this release",
+                           sql_dir, count);
     else
         status = read_all(sql_dir, entries, count, ret, err);
     for (int i = 0; i < count; i++)
@@ -133,7 +135,8 @@ static enum status compare_row(const struct migrations *migrations, const PGresu
                          "start the newer release, or restore a backup made before it",
                          (int)version, name, (int)migrations->count);
     if (version != row + 1)
-        return error_set(err, STATUS_CORRUPT, "the database lacks the note of migration %d", row + 1);
+        return error_set(err, STATUS_CORRUPT, "the database lacks the note of migration %d",
+                         row + 1);
     const struct migration *file = &migrations->files[version - 1];
     if (!pq_bytes(applied, row, 2, sha256, sizeof sha256) ||
         memcmp(sha256, file->sha256, sizeof sha256) != 0)

@@ -24,8 +24,8 @@ json_t *page_text_or_null(const PGresult *result, int row, int column)
     return text[0] ? json_string(text) : json_null();
 }
 
-static enum status build_page(const PGresult *result, int rows, page_object_fn object,
-                              json_t **ret, struct error *err)
+static enum status build_page(const PGresult *result, int rows, page_object_fn object, json_t **ret,
+                              struct error *err)
 {
     json_t *page = json_array();
     for (int row = 0; page && row < rows; row++) {

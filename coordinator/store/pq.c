@@ -1,6 +1,6 @@
-/* A PostgreSQL connection driven by poll() with our own deadline, on the calling thread. Surprising:
- * no call to PQexec, PQconnectdb or PQcancel: with a stopped server process they hang for ever,
- * whatever tcp_user_timeout says, since the kernel goes on acknowledging. */
+/* A PostgreSQL connection driven by poll() with our own deadline, on the calling thread.
+ * Surprising: no call to PQexec, PQconnectdb or PQcancel: with a stopped server process they hang
+ * for ever, whatever tcp_user_timeout says, since the kernel goes on acknowledging. */
 #include "coordinator/store/pq.h"
 
 #include "common/base/clock.h"

@@ -1,5 +1,6 @@
-/* Values that go into a statement and come out of a result. Plain functions, any thread. Surprising:
- * numbers travel as text, so that one form serves every integer width; only bytea goes in binary. */
+/* Values that go into a statement and come out of a result. Plain functions, any thread.
+ * Surprising: numbers travel as text, so that one form serves every integer width; only bytea goes
+ * in binary. */
 #include "coordinator/store/pq.h"
 
 #include "common/base/bytes.h"

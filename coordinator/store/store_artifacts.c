@@ -93,9 +93,8 @@ enum status store_artifact_reject(struct store *store, const char *id, const cha
     struct pq_args args = {0};
     pq_add_text(&args, id);
     pq_add_text(&args, reason);
-    return store_change(store,
-                        "UPDATE artifacts SET state = 'rejected', reason = $2 WHERE id = $1", &args,
-                        id, err);
+    return store_change(store, "UPDATE artifacts SET state = 'rejected', reason = $2 WHERE id = $1",
+                        &args, id, err);
 }
 
 enum status store_artifact_delete(struct store *store, const char *id, struct error *err)

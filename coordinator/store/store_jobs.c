@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS                                                                                    \
-    "id, spec, artifacts, blocks, state, reason, created_ms, started_ms, finished_ms"
+#define COLUMNS "id, spec, artifacts, blocks, state, reason, created_ms, started_ms, finished_ms"
 
 enum status store_job_create(struct store *store, const struct store_job *job,
                              const struct store_idempotency *idempotency,
@@ -81,7 +80,7 @@ static json_t *job_object(const PGresult *result, int row)
 {
     json_t *spec = json_loads(pq_text(result, row, 1), 0, NULL);
     const char *name = json_string_value(json_object_get(spec, "name"));
-    return json_pack("{s:s, s:s*, s:s, s:o, s:o, s:o, s:o, s:o?}", "id", pq_text(result, row, 0),
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o?}", "id", pq_text(result, row, 0),
                      "name", name ? name : "", "state", pq_text(result, row, 4), "reason",
                      page_text_or_null(result, row, 5), "created_at", page_time(result, row, 6),
                      "started_at", page_time(result, row, 7), "finished_at",

@@ -82,16 +82,23 @@ function takeToken(): string {
 export function SetupPage({ onSignedIn }: { onSignedIn: () => void }) {
   const state = useSignal<Setup>({ kind: "working" });
   useEffect(() => {
-    const token = takeToken();
-    if (!token.startsWith("rvn_set_")) {
-      state.value = { kind: "failed", text: "This address has no setup token." };
-      return;
-    }
-    void spendSetupToken(token).then((answer) => {
+    const spend = async () => {
+      const token = takeToken();
+      if (!token.startsWith("rvn_set_")) {
+        state.value = { kind: "failed", text: "This address has no setup token." };
+        return;
+      }
+      state.value = { kind: "working" };
+      const answer = await spendSetupToken(token);
       state.value = answer.ok
         ? { kind: "done", key: answer.data.key }
         : { kind: "failed", text: answer.text };
-    });
+    };
+    void spend();
+    // The link pasted into a tab that is here already changes the fragment only.
+    const again = () => void (location.hash && spend());
+    window.addEventListener("hashchange", again);
+    return () => window.removeEventListener("hashchange", again);
   }, []);
   const enter = () => {
     onSignedIn();

@@ -386,6 +386,11 @@ static void test_hello_deadline(void **state)
     agent_connect(world, &client, 0);
     agent_hello(&client, "nobody accepts this");
     expect_close(world, &client, 1, END_HANDSHAKE_TIMEOUT);
+    assert_true(ws_connect(&client, world->port, 0)); /* does not even finish the request */
+    assert_true(ws_send_all(&client, "GET /ws/agent HTTP/1.1\r\n", 24));
+    uint8_t byte;
+    assert_int_equal(recv(client.fd, &byte, 1, 0), 0);
+    ws_done(&client);
     world_stop(world);
 }
 

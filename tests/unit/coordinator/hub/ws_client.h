@@ -193,13 +193,16 @@ static inline bool ws_read(struct ws_client *client)
     }
 }
 
-/* Skips messages up to the close frame, answers it and waits for the end; 0 when there was none. */
+/* Skips messages up to the close frame; 0 when there was none. One of RAVEN's own (4000 and more) is
+ * answered, and then the other side has to close. */
 static inline int ws_read_close(struct ws_client *client)
 {
     while (ws_read(client)) {
         if (client->opcode != WS_CLOSE)
             continue;
         int code = client->bytes >= 2 ? client->data[0] << 8 | client->data[1] : 1005;
+        if (code < 4000)
+            return code;
         ws_send(client, WS_CLOSE, client->data, client->bytes >= 2 ? 2 : 0);
         uint8_t byte;
         while (recv(client->fd, &byte, 1, 0) > 0)

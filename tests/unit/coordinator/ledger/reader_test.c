@@ -5,7 +5,23 @@
 #include "common/base/bytes.h"
 #include "common/base/checksum.h"
 
+#include <sys/syscall.h>
+
 #define SEGMENT_BYTES 512
+
+/* While set, the next read of a record header at this offset sees what was there before a live
+ * writer wrote it: zeros. */
+static uint64_t unwritten_offset;
+
+ssize_t pread(int fd, void *ret, size_t bytes, off_t offset)
+{
+    if (unwritten_offset > 0 && (uint64_t)offset == unwritten_offset) {
+        unwritten_offset = 0;
+        memset(ret, 0, bytes);
+        return (ssize_t)bytes;
+    }
+    return (ssize_t)syscall(SYS_pread64, fd, ret, bytes, offset);
+}
 
 static void segment_of(const char *dir, uint64_t number, char ret[PATH_BYTES])
 {
@@ -237,8 +253,29 @@ static void test_payload_cannot_forge_a_later_record(void **state)
     remove_dir(dir);
 }
 
+/* The record that a scan found unwritten was finished, and the next one too, before it looked at
+ * the rest of the file. Without a live writer the same sight is damage. */
+static void test_scan_is_overtaken_by_the_writer(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 3);
+    struct seen seen = {0};
+    struct error err = {0};
+    unwritten_offset = LEDGER_SEGMENT_HEADER_BYTES;
+    assert_int_equal(ledger_scan(dir, see, &seen, NULL, &err), STATUS_OK);
+    assert_int_equal(seen.count, 3);
+    assert_false(seen.wrong);
+    unwritten_offset = LEDGER_SEGMENT_HEADER_BYTES;
+    assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_CORRUPT);
+    unwritten_offset = 0;
+    remove_dir(dir);
+}
+
 /* Appends to a closed one-segment ledger a record that this version would not write. */
-static void add_record(const char *dir, uint16_t type, uint16_t flags, uint64_t sequence)
+static void add_record(const char *dir, uint16_t type, uint16_t flags, uint64_t sequence,
+                       uint64_t chain_error)
 {
     char path[PATH_BYTES];
     struct buffer file;
@@ -257,7 +294,7 @@ static void add_record(const char *dir, uint16_t type, uint16_t flags, uint64_t 
                                     .flags = flags,
                                     .sequence = sequence,
                                     .body_checksum = checksum_xxh3(NULL, 0)};
-    format_write_record(&header, chain, segment.ledger_id, file.data + at);
+    format_write_record(&header, chain ^ chain_error, segment.ledger_id, file.data + at);
     write_whole(path, file.data, file.bytes);
     buffer_done(&file);
 }
@@ -271,11 +308,11 @@ static void test_unknown_types(void **state)
     struct ledger_open_report report;
     make_dir(dir);
     make_ledger(dir, SEGMENT_BYTES, 2);
-    add_record(dir, 77, 0, 3);
+    add_record(dir, 77, 0, 3, 0);
     assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
     assert_int_equal(seen.count, 2);
     assert_int_equal(report.end.sequence, 3);
-    add_record(dir, 77, LEDGER_FLAG_CRITICAL, 4);
+    add_record(dir, 77, LEDGER_FLAG_CRITICAL, 4, 0);
     assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_UNSUPPORTED);
     remove_dir(dir);
 }
@@ -289,8 +326,23 @@ static void test_intact_record_with_a_wrong_sequence(void **state)
     struct error err = {0};
     make_dir(dir);
     make_ledger(dir, SEGMENT_BYTES, 2);
-    add_record(dir, LEDGER_COMMIT, LEDGER_FLAG_CRITICAL, 2);
+    add_record(dir, LEDGER_COMMIT, LEDGER_FLAG_CRITICAL, 2, 0);
     assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_CORRUPT);
+    remove_dir(dir);
+}
+
+/* A record from another history of the same ledger, for example out of a restored backup. */
+static void test_intact_record_of_another_chain(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    struct seen seen;
+    struct error err = {0};
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 2);
+    add_record(dir, LEDGER_COMMIT, LEDGER_FLAG_CRITICAL, 3, 1);
+    assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_CORRUPT);
+    assert_non_null(strstr(err.text, "chain"));
     remove_dir(dir);
 }
 
@@ -346,6 +398,8 @@ int main(void)
         cmocka_unit_test(test_payload_cannot_forge_a_later_record),
         cmocka_unit_test(test_unknown_types),
         cmocka_unit_test(test_intact_record_with_a_wrong_sequence),
+        cmocka_unit_test(test_intact_record_of_another_chain),
+        cmocka_unit_test(test_scan_is_overtaken_by_the_writer),
         cmocka_unit_test(test_newer_min_reader),
         cmocka_unit_test(test_golden_segment),
     };
