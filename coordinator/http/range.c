@@ -14,7 +14,7 @@ static bool take_number(const char **text, uint64_t *ret)
     for (; isdigit((unsigned char)*at); at++)
         if (__builtin_mul_overflow(number, 10u, &number) ||
             __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
-            number = UINT64_MAX / 10; /* stays huge, and the next digit overflows again */
+            number = UINT64_MAX / 10; /* huge, whatever digits follow */
     bool any = at != *text;
     *text = at;
     *ret = number;

@@ -251,6 +251,7 @@ enum status server_start(struct hub *hub, struct error *err)
     info.protocols = hub->protocols;
     info.vhost_name = "raven";
     info.timeout_secs = 1 + hub->options.hello_deadline_ms / 1000;
+    info.timeout_secs_ah_idle = info.timeout_secs;
     hub->vhost = lws_create_vhost(hub->context, &info);
     if (!hub->vhost)
         return error_set(err, STATUS_SYSTEM, "starting the WebSocket server: no virtual host");

@@ -18,7 +18,7 @@ enum status job_append(struct job *job, enum ledger_type type, const struct buff
                                        job->durable_context, ret_sequence);
     if (status == STATUS_OK)
         job->appended_sequence = *ret_sequence;
-    else
+    else if (status != STATUS_BUSY) /* BUSY: too much waits for the disk; the agent offers again */
         job->failed = true;
     return status;
 }
@@ -273,8 +273,8 @@ static void record_commit(struct job *job, uint64_t update_sequence)
     enum status status = ledger_commit_write(&commit, &body);
     if (status == STATUS_OK)
         status = job_append(job, LEDGER_COMMIT, &body, &sequence);
-    if (status)
-        job->failed = true;
+    if (status) /* the next commit states the hash again: only the check of this version is lost */
+        job->failed = job->failed || status != STATUS_BUSY;
     buffer_done(&body);
 }
 

@@ -34,15 +34,17 @@
  *   24   8  the last sequence that was durable when this record was written
  *   32   8  zero; for the coordinator's epoch
  *   40   8  checksum of body and padding
- *   48   8  chain: checksum of bytes 0 … 47, seeded with the chain of the record before (0 before
- *           the first); since these bytes contain the body's checksum, it covers all that came
- * before 56   8  checksum of bytes 0 … 55, seeded with the ledger id; checked before the length is
- * used
+ *   48   8  chain: checksum of bytes 0 … 47, seeded with the chain of the record before (0 for
+ *           the first); the body's checksum is in them, so it covers all that came before
+ *   56   8  checksum of bytes 0 … 55, seeded with the ledger id; checked before the length is
+ *           used
  *
  * After the last record of a segment all bytes are zero. In the last segment other bytes that are
- * no whole record are a torn tail if no intact record header follows: they were never acknowledged,
- * are copied to <segment>.torn-<wall ms> and overwritten with zeros. Anything else that does not
- * fit is damage: the ledger does not open and nothing is written. */
+ * no whole record are a torn tail if no intact record header follows: they are copied to
+ * <segment>.torn-<wall ms> and overwritten with zeros. A torn write was never acknowledged, but a
+ * very last record that was damaged after its acknowledgement looks the same; hence the copy, the
+ * report, and the refusal to end before a snapshot. Anything else that does not fit is damage: the
+ * ledger does not open and nothing is written. */
 #include "common/base/bytes.h"
 #include "common/base/checksum.h"
 #include "common/base/rng.h"

@@ -47,19 +47,22 @@ struct ledger_open_report {
 };
 
 /* Opens or creates dir/…; replays every record with sequence > replay_after through replay (may be
- * NULL). A torn tail is cut and reported; damage anywhere else is STATUS_CORRUPT, nothing written,
- * err names file and offset. Takes an exclusive lock: a second open gives STATUS_BUSY. */
+ * NULL). A torn tail is cut and reported; damage anywhere else, or an end before replay_after, is
+ * STATUS_CORRUPT, nothing written, err names file and offset. A newer format is
+ * STATUS_UNSUPPORTED. Takes an exclusive lock: a second open gives STATUS_BUSY. */
 enum status ledger_open(const char *dir, uint64_t replay_after, ledger_replay_fn replay,
                         void *context, struct ledger **ret, struct ledger_open_report *ret_report,
                         struct error *err) MUST_CHECK;
 
-/* Read-only, takes no lock, repairs nothing: for `verify` beside a live or dead coordinator. */
+/* Read-only, takes no lock, repairs nothing: for `verify` beside a live or dead coordinator.
+ * STATUS_NOT_FOUND when dir has no ledger. */
 enum status ledger_scan(const char *dir, ledger_replay_fn replay, void *context,
                         struct ledger_open_report *ret_report, struct error *err) MUST_CHECK;
 
 /* Any thread; never blocks on the disk. Copies the body. The record's sequence is in *ret_sequence
  * before done can be called. STATUS_NO_SPACE / STATUS_IO once the ledger has failed: it then stays
- * failed (an fsync is never retried as if it had worked). */
+ * failed (an fsync is never retried as if it had worked). STATUS_BUSY while 256 MiB wait for the
+ * disk, STATUS_TOO_LARGE beyond LEDGER_BODY_BYTES_MAX: nothing happened then. */
 enum status ledger_append(struct ledger *ledger, enum ledger_type type, const void *body,
                           size_t body_bytes, ledger_done_fn done, void *context,
                           uint64_t *ret_sequence) MUST_CHECK;

@@ -144,7 +144,7 @@ static void answer_enrolment(const struct row *row)
     const struct row_enrol *enrol = &row->enrol;
     if (row->refused)
         enrol->done(enrol->context, STATUS_INVALID,
-                    "the agent's label or machine description is not valid text", NULL);
+                    "the database refuses the agent's label or machine description", NULL);
     else
         enrol->done(enrol->context, enrol->answer, enrol->sentence,
                     enrol->answer == STATUS_OK ? &enrol->volunteer : NULL);
@@ -244,7 +244,9 @@ static enum status write_within(struct writer *writer, struct row *first, size_t
     if (status == STATUS_OK)
         status = lock_written(writer, &written_seq);
     struct row *row = first;
-    for (size_t i = 0; i < rows && status == STATUS_OK; i++, row = row->next) {
+    for (size_t i = 0; i < rows && status == STATUS_OK; i++) {
+        if (i > 0) /* never beyond the batch: its last link belongs to the posting threads */
+            row = row->next;
         seq = row->seq;
         row->refused = false;
         if (seq > written_seq)
@@ -259,7 +261,7 @@ static enum status write_within(struct writer *writer, struct row *first, size_t
     return status;
 }
 
-/* The list up to last does not change while this runs: only this thread unlinks. */
+/* The batch stays linked while this runs: only this thread unlinks. */
 static enum status write_batch(struct writer *writer, struct row *first, size_t rows)
 {
     enum status status = pq_ready(writer->pq, deadline(writer), NULL);

@@ -4,7 +4,7 @@ import type { RavenEvent, UpdateCounts } from "../protocol";
 import { Num, Panel, State } from "./basic";
 
 /** Versions behind, as the coordinator buckets them. */
-const STALENESS_LABELS = ["0", "1", "2", "3–4", "5–8", "9–16", "17–32", "> 32"];
+const STALENESS_LABELS = ["0", "1", "2", "3–4", "5–8", "9–16", "17–32", ">32"];
 
 function wholePercent(ratio: number): string {
   return ratio < 0.005 ? "< 1" : (ratio * 100).toFixed(0);

@@ -175,12 +175,12 @@ static void test_hostile_input(void **state)
         ws_send_frame(&client, cases[i].first_byte, cases[i].is_masked, cases[i].data,
                       cases[i].bytes);
         int code = ws_read_close(&client);
+        ws_done(&client);
         world_wait(world, world->peers[i + 1].closed_count > 0);
         if (code != cases[i].code || world->peers[i + 1].reason != cases[i].reason)
             fail_msg("case %zu: code %d, reason %s", i, code,
                      end_reason_name(world->peers[i + 1].reason));
         assert_int_equal(world->peers[i + 1].message_count, 1);
-        ws_done(&client);
     }
     free(large);
     world_stop(world);
