@@ -18,7 +18,8 @@
 
 #define BACKEND_THREADS_MAX 64u
 
-/* Where a gradient goes. data NULL: not wanted. accumulate: add to what is there, else overwrite. */
+/* Where a gradient goes. data NULL: not wanted. accumulate: add to what is there, else overwrite.
+ */
 struct gradient {
     float *data;
     bool accumulate;

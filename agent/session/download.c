@@ -32,6 +32,7 @@ struct transfer {
     char range[96];    /* Content-Range */
     char length[24];   /* Content-Length */
     char type[64];     /* Content-Type */
+    char etag[DOWNLOAD_ETAG_BYTES];
     struct error *err;
     enum status status;
     int64_t progress_us;
@@ -89,9 +90,10 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     struct transfer *transfer = user;
     size_t bytes = size * count;
     if (bytes > 5 && strncmp(line, "HTTP/", 5) == 0)
-        transfer->range[0] = transfer->length[0] = transfer->type[0] = '\0';
+        transfer->range[0] = transfer->length[0] = transfer->type[0] = transfer->etag[0] = '\0';
     keep_header(line, bytes, "Content-Range:", transfer->range, sizeof transfer->range);
     keep_header(line, bytes, "Content-Length:", transfer->length, sizeof transfer->length);
+    keep_header(line, bytes, "ETag:", transfer->etag, sizeof transfer->etag);
     keep_header(line, bytes, "Content-Type:", transfer->type, sizeof transfer->type);
     return bytes;
 }
@@ -153,6 +155,8 @@ static enum status check_head(struct transfer *transfer)
         if (ftruncate(transfer->fd, 0) < 0)
             return refuse(transfer, STATUS_IO, "cannot empty the partial file");
     }
+    if (transfer->download->etag)
+        text_copy(*transfer->download->etag, DOWNLOAD_ETAG_BYTES, transfer->etag);
     transfer->checked = true;
     return STATUS_OK;
 }
@@ -245,10 +249,16 @@ static enum status fetch(struct transfer *transfer)
     char bearer[256];
     snprintf(bearer, sizeof bearer, "Authorization: Bearer %s",
              download->token ? download->token : "");
-    struct curl_slist *headers = download->token ? curl_slist_append(NULL, bearer) : NULL;
+    struct curl_slist *headers = curl_slist_append(NULL, "Accept-Encoding: identity");
+    bool failed = !headers || (download->token && !curl_slist_append(headers, bearer));
     explicit_bzero(bearer, sizeof bearer);
+    if (!failed && download->etag && transfer->offset > 0) {
+        char unchanged[DOWNLOAD_ETAG_BYTES + 16];
+        snprintf(unchanged, sizeof unchanged, "If-Range: %s", *download->etag);
+        failed = !curl_slist_append(headers, unchanged);
+    }
     transfer->curl = curl_easy_init();
-    if (!transfer->curl || (download->token && !headers))
+    if (!transfer->curl || failed)
         refuse(transfer, STATUS_NO_MEMORY, "no memory");
     else if (!set_options(transfer, headers))
         explain(transfer, curl_easy_perform(transfer->curl));
@@ -285,10 +295,12 @@ enum status download_run(const struct download *download, struct error *err)
     enum status status = STATUS_OK;
     if (fstat(transfer.fd, &info) < 0)
         status = error_set_errno(err, errno, "cannot read the size of %s", download->part_path);
-    else if ((uint64_t)info.st_size > download->bytes && ftruncate(transfer.fd, 0) < 0)
-        status = error_set_errno(err, errno, "cannot empty %s", download->part_path);
-    else if ((uint64_t)info.st_size <= download->bytes)
+    bool of_use = (uint64_t)info.st_size <= download->bytes &&
+                  (!download->etag || (*download->etag)[0] != '\0');
+    if (!status && of_use)
         transfer.offset = (uint64_t)info.st_size;
+    else if (!status && ftruncate(transfer.fd, 0) < 0)
+        status = error_set_errno(err, errno, "cannot empty %s", download->part_path);
     transfer.position = transfer.offset;
 
     if (!status && transfer.position < download->bytes)

@@ -9,13 +9,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define DOWNLOAD_ETAG_BYTES 96
+
 struct download {
     const char *url;
     const char *token;     /* bearer credential, NULL: none */
     const char *path;      /* final name */
     const char *part_path; /* same file system */
     uint64_t bytes;        /* exact size */
-    const uint8_t *sha256; /* NULL: the caller checks the content */
+    const uint8_t *sha256; /* NULL: the caller checks the content, which may change on the server */
+    /* Only without sha256: in and out, the ETag of what the .part file holds; a transfer resumes
+     * only while the server still has that. Empty at first. */
+    char (*etag)[DOWNLOAD_ETAG_BYTES];
 
     /* Called a few times a second while bytes flow; may be NULL. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);

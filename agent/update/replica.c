@@ -12,7 +12,7 @@
 
 struct in_flight {
     char lease[REPLICA_LEASE_BYTES];
-    struct shared *payload = NULL;
+    struct shared *payload;
     bool answered;
     uint64_t version; /* answered: leaves once w has reached this version */
 };

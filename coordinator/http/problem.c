@@ -23,20 +23,21 @@ static const struct {
 static void answer(struct request *request, enum problem problem, const char *title,
                    const char *detail, json_t *errors)
 {
-    char type[64], clean[400];
+    char type[64], clean[400], path[256];
     snprintf(type, sizeof type, "/problems/%s", problems[problem].slug);
     text_copy(clean, sizeof clean, detail);
     text_sanitize(clean);
+    text_copy(path, sizeof path, request->uri_is_clean && request->path ? request->path : "");
+    text_sanitize(path);
     json_t *json =
         json_pack("{ss ss si ss ss* ss}", "type", type, "title",
                   title ? title : problems[problem].title, "status", problems[problem].status,
-                  "detail", clean, "instance", request->uri_is_clean ? request->path : NULL,
+                  "detail", clean, "instance", path[0] ? path : NULL,
                   "request_id", request->id);
     if (json && errors)
         json_object_set(json, "errors", errors);
     json_decref(errors);
-    respond_json(request, problems[problem].status, json);
-    respond_header(request, MHD_HTTP_HEADER_CONTENT_TYPE, "application/problem+json");
+    respond_json_as(request, problems[problem].status, "application/problem+json", json);
     if (problem == PROBLEM_UNAVAILABLE)
         respond_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "%d", RETRY_AFTER_SECONDS);
     if (problem == PROBLEM_RATE_LIMITED)

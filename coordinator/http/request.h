@@ -45,7 +45,6 @@ enum request_phase {
     PHASE_OPENING,  /* suspended: a stream's handler runs on a worker */
     PHASE_BODY,     /* takes the body, then runs the handler */
     PHASE_HANDLING, /* suspended: the handler runs on a worker */
-    PHASE_ANSWERED, /* response is set, to be queued at the next call */
 };
 
 /* Where a streamed body goes; set by the handler of a STREAM route. */
@@ -74,6 +73,7 @@ struct request {
     struct sink sink;                /* streamed bodies */
     int status;                      /* with response */
     struct MHD_Response *response;   /* owned until queued */
+    bool is_download;                /* of any size: may take as long as bytes flow */
 };
 
 /* Value of a header or of a query parameter; NULL: absent. Valid until the request ends. */

@@ -76,7 +76,7 @@ __attribute__((noreturn)) static void try_to_enter(const struct child_user *user
 
 enum status child_user_can_enter(const struct child_user *user, const char *dir, struct error *err)
 {
-    static char prefixes[DEPTH_MAX][PATH_BYTES];
+    char prefixes[DEPTH_MAX][PATH_BYTES];
     int count = 0;
     for (const char *slash = strchr(dir + 1, '/'); count < DEPTH_MAX - 1;
          slash = strchr(slash + 1, '/')) {

@@ -1,5 +1,6 @@
 // The dashboard in a real browser against a running coordinator with a running job:
-//   RAVEN_URL=http://127.0.0.1:8080 RAVEN_KEY=rvn_sk_… [RAVEN_SHOTS=dir] node --test live.test.mjs
+//   RAVEN_URL=http://127.0.0.1:8080 RAVEN_KEY=rvn_sk_… [RAVEN_SHOTS=dir] \
+//     node --test tests/browser/live.test.mjs
 // Pages run under the coordinator's own Content-Security-Policy: any console error fails the test.
 // Everything waits for a condition, with a limit of RAVEN_WAIT_SECONDS (default 60) each.
 import assert from "node:assert/strict";
@@ -257,7 +258,7 @@ test("Cancel asks first, and changes nothing when the answer is no", async () =>
   assert.notEqual((await answer.json()).state, "cancelled");
 });
 
-test("a lost message is noticed and repaired; silence shows as stale with the data's age", async () => {
+test("a lost message is repaired; silence shows as stale with the data's age", async () => {
   const line = { loseNext: false, silent: false, resyncs: 0 };
   const bad = await context.newPage();
   listen(bad);

@@ -1,5 +1,6 @@
-// The few REST calls of the dashboard. Answers are values, not exceptions: a page shows the problem's
-// own words. Nothing is kept here; the session is an HttpOnly cookie that scripts cannot read.
+// The few REST calls of the dashboard. Answers are values, not exceptions: a page shows the
+// problem's own words. Nothing is kept here; the session is an HttpOnly cookie that scripts cannot
+// read.
 import type { Invite, Me, Problem, RestJob } from "./protocol";
 import type { WhoAmI } from "./store";
 

@@ -1,13 +1,13 @@
 // The store of this tab, wired to the real browser. Pages import it from here.
 import { whoAmI } from "./api";
-import { createStore, type Socket } from "./store";
+import { Store, type Socket } from "./store";
 
 function openSocket(): Socket {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   return new WebSocket(`${scheme}//${location.host}/ws/live`, "raven.v1") as Socket;
 }
 
-export const store = createStore({
+export const store = new Store({
   now: () => Date.now(),
   random: () => Math.random(),
   later: (run, ms) => window.setTimeout(run, ms),

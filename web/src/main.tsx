@@ -54,8 +54,8 @@ function App() {
     if (!first.current) document.getElementById("main")?.focus({ preventScroll: true });
     first.current = false;
   }, [page]);
-  if (page === "/login") return <LoginPage onSignedIn={store.start} />;
-  if (page === "/setup") return <SetupPage onSignedIn={store.start} />;
+  if (page === "/login") return <LoginPage onSignedIn={() => store.start()} />;
+  if (page === "/setup") return <SetupPage onSignedIn={() => store.start()} />;
   return <Inside page={page} />;
 }
 

@@ -1,5 +1,5 @@
-// The shapes of docs/PROTOCOL.md that the dashboard reads: the live stream raven.v1 and the parts of
-// REST it calls. Losses are nats; null means not measured yet.
+// The shapes of docs/PROTOCOL.md that the dashboard reads: the live stream raven.v1 and the parts
+// of REST it calls. Losses are nats; null means not measured yet.
 
 export type JobStateName = "queued" | "running" | "completed" | "cancelled" | "failed";
 export type VolunteerStateName = "training" | "uploading" | "idle" | "offline";

@@ -1,5 +1,5 @@
-// A finished job has no live channel: REST's last figures, in the shape that the job page draws. What
-// REST does not tell (curves, contributions) stays empty.
+// A finished job has no live channel: REST's last figures, in the shape that the job page draws.
+// What REST does not tell (curves, contributions) stays empty.
 import type { JobDetail, LossUnit, RestJob, RestProgress } from "./protocol";
 
 const NOTHING: RestProgress = {

@@ -1,5 +1,5 @@
-// Which page: a signal of location.pathname. Links are real links, so that opening them in a new tab
-// works; a plain click stays in this page and keeps the live connection.
+// Which page: a signal of location.pathname. Links are real links, so that opening them in a new
+// tab works; a plain click stays in this page and keeps the live connection.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createStore, type Environment, type Socket, type Store, type WhoAmI } from "../src/store";
+import { Store, type Environment, type Socket, type WhoAmI } from "../src/store";
 
 interface FakeSocket extends Socket {
   sent: Record<string, unknown>[];
@@ -73,7 +73,7 @@ function world(): World {
       for (let k = 0; k < 4; k++) await Promise.resolve();
     }
   };
-  w.store = createStore(env);
+  w.store = new Store(env);
   return w;
 }
 
@@ -137,7 +137,7 @@ test("a gap asks for a snapshot once, and shows nothing of what does not follow"
   assert.equal(socket.sent.filter((m) => m.t === "resync").length, 2, "a new gap asks again");
 });
 
-test("three missed heartbeats: stale with its age, a new connection, and resume from the sequence", async () => {
+test("three missed heartbeats: stale with its age, then resume from the sequence", async () => {
   const w = world();
   w.store.watch("overview");
   const first = await live(w);
@@ -208,7 +208,8 @@ test("waits between attempts grow, and start small again after a welcome", async
   assert.equal(w.sockets.length, 1);
   assert.equal(w.store.link.peek(), "offline");
   w.who = { kind: "ok", me: { id: "key_1", scopes: [] } };
-  for (let waited = 0; waited < 31_000 && w.sockets.length === 1; waited += 100) await w.pass(100);
+  for (let waited = 0; waited < 31_000 && w.sockets.length === 1; waited += 100)
+    await w.pass(100);
   assert.equal(w.sockets.length, 2);
   w.newest().open();
   w.newest().say(WELCOME);

@@ -41,13 +41,14 @@ struct cpu_kernels {
     void (*add)(size_t count, const float *a, const float *b, float *y);
     /* y += x */
     void (*add_to)(size_t count, const float *x, float *y);
+    float (*sum)(size_t count, const float *x);
 
     void (*layernorm_row)(size_t width, const float *x, const float *gain, const float *bias,
                           float *y, float saved[2]);
     /* dgain and dbias (both or none) are added to; dx may be NULL. */
-    void (*layernorm_row_gradient)(size_t width, const float *x, const float *gain,
-                                   const float *dy, const float saved[2], float *dx,
-                                   bool accumulate, float *dgain, float *dbias);
+    void (*layernorm_row_gradient)(size_t width, const float *x, const float *gain, const float *dy,
+                                   const float saved[2], float *dx, bool accumulate, float *dgain,
+                                   float *dbias);
 
     /* y = softmax(scale × x); returns log of the sum of exp(scale × x). x and y may be the same. */
     float (*softmax)(size_t count, const float *x, float scale, float *y);

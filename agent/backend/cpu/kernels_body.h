@@ -272,7 +272,8 @@ static void add_to(size_t count, const float *restrict x, float *restrict y)
         y[i] += x[i];
 }
 
-/* --- rows: normalisation, softmax -------------------------------------------------------------- */
+/* --- rows: normalisation, softmax --------------------------------------------------------------
+ */
 
 static float sum_of(size_t count, const float *x)
 {
@@ -329,9 +330,9 @@ static void layernorm_row_dx(size_t width, const float *x, const float *gain, co
     }
 }
 
-static void layernorm_row_gradient(size_t width, const float *x, const float *gain,
-                                   const float *dy, const float saved[2], float *dx,
-                                   bool accumulate, float *restrict dgain, float *restrict dbias)
+static void layernorm_row_gradient(size_t width, const float *x, const float *gain, const float *dy,
+                                   const float saved[2], float *dx, bool accumulate,
+                                   float *restrict dgain, float *restrict dbias)
 {
     if (dx)
         layernorm_row_dx(width, x, gain, dy, saved, dx, accumulate);
@@ -402,7 +403,8 @@ static size_t largest(size_t count, const float *x)
     return 0;
 }
 
-/* --- optimiser --------------------------------------------------------------------------------- */
+/* --- optimiser ---------------------------------------------------------------------------------
+ */
 
 static double sum_squares(size_t count, const float *x)
 {
@@ -448,6 +450,7 @@ const struct cpu_kernels *KERNELS_TABLE(void)
         .relu_gradient = relu_gradient,
         .add = add,
         .add_to = add_to,
+        .sum = sum_of,
         .layernorm_row = layernorm_row,
         .layernorm_row_gradient = layernorm_row_gradient,
         .softmax = softmax,

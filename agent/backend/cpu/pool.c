@@ -21,7 +21,7 @@ struct worker {
 struct pool {
     pthread_mutex_t mutex;
     pthread_cond_t work, done;
-    atomic_uint calls; /* grows with every call, so that a spinning worker sees it */
+    atomic_uint calls;  /* grows with every call, so that a spinning worker sees it */
     atomic_uint active; /* workers inside the open call */
     bool open, stop;
     pool_task *run;

@@ -305,8 +305,8 @@ function Tiles({ j }: { j: JobDetail }) {
         note={
           <>
             {saving === null ? "" : `${f.times(saving)} smaller than fp32; `}
-            <Num amount={f.bytes(j.uplink_bytes)} /> up, <Num amount={f.bytes(j.downlink_bytes)} />{" "}
-            down so far
+            <Num amount={f.bytes(j.uplink_bytes)} /> up,{" "}
+            <Num amount={f.bytes(j.downlink_bytes)} /> down so far
           </>
         }
       />

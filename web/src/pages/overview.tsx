@@ -59,13 +59,14 @@ function fleetUnit(jobs: OverviewJob[]): LossUnit {
 function Tiles({ o, job }: { o: Overview; job: OverviewJob | null }) {
   const unit = job?.unit ?? "nats";
   const saving = f.saving(o.uplink_bytes, o.uplink_fp32_bytes);
+  const g = f.grouped;
   const saved = f.bytes(Math.max(0, o.uplink_fp32_bytes - o.uplink_bytes));
   return (
     <div class="tiles" role="group" aria-label="Key figures">
       <Tile
         label="Volunteers"
         amount={f.count(o.volunteers_training, "training")}
-        note={`${f.grouped(o.volunteers_connected)} connected of ${f.grouped(o.volunteers_total)} enrolled`}
+        note={`${g(o.volunteers_connected)} connected of ${g(o.volunteers_total)} enrolled`}
       />
       <Tile
         label="Throughput"
@@ -75,7 +76,12 @@ function Tiles({ o, job }: { o: Overview; job: OverviewJob | null }) {
       <Tile
         label="Updates"
         amount={f.rate(o.updates_per_s, "updates/s")}
-        note={`${f.grouped(o.updates_applied)} applied, ${f.grouped(o.updates_stale)} stale, ${f.grouped(o.updates_refused)} refused`}
+        note={
+          <>
+            {g(o.updates_applied)} applied, {g(o.updates_stale)} stale, {g(o.updates_refused)}{" "}
+            refused
+          </>
+        }
       />
       <Tile
         id="loss"

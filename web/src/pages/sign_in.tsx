@@ -1,6 +1,6 @@
-// /login: paste an API key. /setup: the link that the coordinator prints at its first start makes the
-// admin key. Its token is in the fragment, which browsers never send; it is taken out of the address
-// bar at once, so that it stays out of the history too.
+// /login: paste an API key. /setup: the link that the coordinator prints at its first start makes
+// the admin key. Its token is in the fragment, which browsers never send; it is taken out of the
+// address bar at once, so that it stays out of the history too.
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
@@ -71,7 +71,8 @@ export function LoginPage({ onSignedIn }: { onSignedIn: () => void }) {
   );
 }
 
-type Setup = { kind: "working" } | { kind: "done"; key: string } | { kind: "failed"; text: string };
+type Setup =
+  { kind: "working" } | { kind: "done"; key: string } | { kind: "failed"; text: string };
 
 function takeToken(): string {
   const token = location.hash.slice(1);

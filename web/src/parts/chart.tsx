@@ -1,6 +1,6 @@
 // A time chart on uPlot with a legend of its own: uPlot draws the canvas only, the words beside it
-// are ours, so that screen readers and narrow screens get them too. A canvas says nothing to a screen
-// reader; the summary and the table of values say it.
+// are ours, so that screen readers and narrow screens get them too. A canvas says nothing to a
+// screen reader; the summary and the table of values say it.
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";

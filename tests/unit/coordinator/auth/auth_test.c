@@ -1,4 +1,5 @@
-/* Tests of coordinator/auth: secrets that are altered anywhere, expiry, one use, end of sessions. */
+/* Tests of coordinator/auth: secrets that are altered anywhere, expiry, one use, end of sessions.
+ */
 #include "coordinator/auth/auth.h"
 
 #include "common/base/clock.h"
