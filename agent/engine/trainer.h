@@ -32,8 +32,8 @@ void trainer_begin_lease(struct trainer *trainer, uint64_t block_first, uint64_t
 
 /* One optimiser step on x[n] with the next batch. *ret_loss: mean of the batch, nats per row.
  * STATUS_NOT_FINITE when loss or gradient is not finite: x and the optimiser are then untouched. */
-enum status trainer_step(struct trainer *trainer, float *x, double learning_rate,
-                         double *ret_loss, struct error *err) MUST_CHECK;
+enum status trainer_step(struct trainer *trainer, float *x, double learning_rate, double *ret_loss,
+                         struct error *err) MUST_CHECK;
 
 /* Mean loss (nats per row) and top-1 accuracy (0 … 1) of w[n] on up to `samples` held-out samples,
  * always the same ones for the same count. Stops early with STATUS_CLOSED when *cancel is set. */

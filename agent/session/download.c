@@ -291,7 +291,7 @@ enum status download_run(const struct download *download, struct error *err)
     if (transfer.fd < 0)
         return error_set_errno(err, errno, "cannot create %s", download->part_path);
 
-    struct stat info;
+    struct stat info = {0};
     enum status status = STATUS_OK;
     if (fstat(transfer.fd, &info) < 0)
         status = error_set_errno(err, errno, "cannot read the size of %s", download->part_path);

@@ -1,6 +1,7 @@
-/* Who is asking, and may they: bearer key or session cookie, Origin for unsafe requests of browsers,
- * scope of the route. Memory only, libmicrohttpd's thread. Its surprise: with an Authorization
- * header the cookie is not even looked at, so a wrong key never falls back to a session. */
+/* Who is asking, and may they: bearer key or session cookie, Origin for unsafe requests of
+ * browsers, scope of the route. Memory only, libmicrohttpd's thread. Its surprise: with an
+ * Authorization header the cookie is not even looked at, so a wrong key never falls back to a
+ * session. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "coordinator/http/hosts.h"

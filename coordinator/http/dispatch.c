@@ -1,9 +1,9 @@
 /* A request from its first byte to its answer, driven by libmicrohttpd's callbacks on its epoll
- * threads: framing → Host → route → credential → body → handler → answer. Handlers that may wait run
- * on a worker while the connection is suspended. Its surprise: libmicrohttpd calls the same function
- * for every step and again after each resumption, so `phase` says where a request is; and what is
- * refused before its body was read is answered at once and the connection closed, since the unread
- * body must never be taken for the next request. */
+ * threads: framing → Host → route → credential → body → handler → answer. Handlers that may wait
+ * run on a worker while the connection is suspended. Its surprise: libmicrohttpd calls the same
+ * function for every step and again after each resumption, so `phase` says where a request is; and
+ * what is refused before its body was read is answered at once and the connection closed, since the
+ * unread body must never be taken for the next request. */
 #include "coordinator/http/dispatch.h"
 
 #include "coordinator/http/guard.h"
@@ -254,11 +254,16 @@ static enum MHD_Result hand_to_worker(struct request *request, enum request_phas
     return MHD_YES;
 }
 
-/* Answers before the body: at once, and for the last time on this connection if a body follows. */
+/* Answers before the body. With a body to come (or framing that cannot be trusted) at once, which is
+ * the last of this connection; else at the next call, for libmicrohttpd hangs up after an answer
+ * that is queued in the first one. */
 static enum MHD_Result refuse(struct request *request, bool hang_up)
 {
-    if (hang_up || request->content_length > 0)
-        respond_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (!hang_up && request->content_length == 0) {
+        request->phase = PHASE_ANSWERED;
+        return MHD_YES;
+    }
+    respond_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
     return queue(request);
 }
 
@@ -314,10 +319,12 @@ static enum MHD_Result go_on(struct request *request, const char *data, size_t *
     case PHASE_BODY:
         return *bytes > 0 ? take_body(request, data, bytes) : handle(request);
     case PHASE_HANDLING:
+    case PHASE_ANSWERED:
         return queue(request);
-    default:
-        return MHD_NO;
+    case PHASE_HEADERS:
+        break;
     }
+    return MHD_NO;
 }
 
 enum MHD_Result dispatch_request(void *context, struct MHD_Connection *connection, const char *url,

@@ -1,6 +1,7 @@
 /* What makes a request ambiguous or sly, found before anything acts on it. libmicrohttpd 0.9.75
  * accepts two Content-Length headers, Content-Length beside Transfer-Encoding, two Hosts, and
- * header names with a space; a proxy in front may frame such bytes otherwise (request smuggling). */
+ * header names with a space; a proxy in front may frame such bytes otherwise (request smuggling).
+ */
 #ifndef RAVEN_COORDINATOR_HTTP_GUARD_H
 #define RAVEN_COORDINATOR_HTTP_GUARD_H
 

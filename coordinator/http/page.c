@@ -8,10 +8,7 @@ void respond_page(struct request *request, json_t *rows, bool has_more)
 {
     const json_t *last = json_array_get(rows, json_array_size(rows) - 1);
     const char *id = has_more ? json_string_value(json_object_get(last, "id")) : NULL;
-    respond_json(request, MHD_HTTP_OK,
-                 json_pack("{so sb ss?}", "data", rows, "has_more", (int)has_more, "next_cursor",
-                           id));
-    if (id)
-        respond_header(request, MHD_HTTP_HEADER_LINK, "<%s?cursor=%s>; rel=\"next\"",
-                       request->path, id);
+    respond_json(
+        request, MHD_HTTP_OK,
+        json_pack("{so sb ss?}", "data", rows, "has_more", (int)has_more, "next_cursor", id));
 }

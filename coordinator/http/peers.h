@@ -1,5 +1,6 @@
 /* The open HTTP connections and the absolute deadline of each: libmicrohttpd's own time-out counts
- * inactivity only, so a client that sends one byte every few seconds would hold a socket for ever. */
+ * inactivity only, so a client that sends one byte every few seconds would hold a socket for ever.
+ */
 #ifndef RAVEN_COORDINATOR_HTTP_PEERS_H
 #define RAVEN_COORDINATOR_HTTP_PEERS_H
 

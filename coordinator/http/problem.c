@@ -32,8 +32,7 @@ static void answer(struct request *request, enum problem problem, const char *ti
     json_t *json =
         json_pack("{ss ss si ss ss* ss}", "type", type, "title",
                   title ? title : problems[problem].title, "status", problems[problem].status,
-                  "detail", clean, "instance", path[0] ? path : NULL,
-                  "request_id", request->id);
+                  "detail", clean, "instance", path[0] ? path : NULL, "request_id", request->id);
     if (json && errors)
         json_object_set(json, "errors", errors);
     json_decref(errors);
@@ -89,8 +88,9 @@ void respond_status(struct request *request, enum status status, const struct er
     case STATUS_TIMEOUT:
     case STATUS_CLOSED:
     case STATUS_NO_MEMORY:
-        respond_problem(request, PROBLEM_UNAVAILABLE, "The coordinator is busy or its database "
-                                                      "does not answer; try again soon.");
+        respond_problem(request, PROBLEM_UNAVAILABLE,
+                        "The coordinator is busy or its database "
+                        "does not answer; try again soon.");
         return;
     default:
         core_event(request->http->core, "http.failed", "error", "", "request %s, %s %s: %s",

@@ -45,6 +45,7 @@ enum request_phase {
     PHASE_OPENING,  /* suspended: a stream's handler runs on a worker */
     PHASE_BODY,     /* takes the body, then runs the handler */
     PHASE_HANDLING, /* suspended: the handler runs on a worker */
+    PHASE_ANSWERED, /* refused without a body to skip: the next call queues the answer */
 };
 
 /* Where a streamed body goes; set by the handler of a STREAM route. */

@@ -122,8 +122,7 @@ struct part {
 };
 
 /* What of the content to send; false when that was answered already (304, 416). */
-static bool choose_part(struct request *request, uint64_t total, const char *etag,
-                        struct part *ret)
+static bool choose_part(struct request *request, uint64_t total, const char *etag, struct part *ret)
 {
     struct part part = {.count = total, .total = total, .status = MHD_HTTP_OK};
     const char *known = request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
@@ -208,8 +207,8 @@ void respond_file(struct request *request, int fd, uint64_t bytes, const char *e
         close(fd);
         return;
     }
-    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(part.count, fd,
-                                                                           part.first);
+    struct MHD_Response *response =
+        MHD_create_response_from_fd_at_offset64(part.count, fd, part.first);
     if (!response)
         close(fd);
     set(request, part.status, response, POLICY_DOWNLOADS);

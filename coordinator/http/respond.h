@@ -18,7 +18,7 @@ enum problem {
 void respond_json(struct request *request, int status, json_t *json);
 void respond_json_as(struct request *request, int status, const char *type, json_t *json);
 void respond_json_text(struct request *request, int status, const char *text);
-void respond_empty(struct request *request, int status); /* not to be cached */
+void respond_empty(struct request *request, int status);        /* not to be cached */
 void respond_empty_cached(struct request *request, int status); /* the caller adds Cache-Control */
 void respond_text(struct request *request, int status, const char *type, const char *text);
 /* Bytes that live as long as the server. */

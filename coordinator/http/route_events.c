@@ -1,5 +1,6 @@
 /* GET /v1/events: what happened. On a worker. Its surprise: without `after` the page is the newest
- * events, newest first; with it, the ones that follow that number, oldest first, to tail the log. */
+ * events, newest first; with it, the ones that follow that number, oldest first, to tail the log.
+ */
 #include "coordinator/http/respond.h"
 
 #include <inttypes.h>

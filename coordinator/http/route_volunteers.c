@@ -1,6 +1,7 @@
-/* GET /v1/volunteers and POST /v1/invites. On a worker. Its surprise: the database keeps an invite's
- * answer without its token; the whole answer of the last few invites is in memory, for a client that
- * repeats its request because the first answer got lost. After that a repetition has no token. */
+/* GET /v1/volunteers and POST /v1/invites. On a worker. Its surprise: the database keeps an
+ * invite's answer without its token; the whole answer of the last few invites is in memory, for a
+ * client that repeats its request because the first answer got lost. After that a repetition has no
+ * token. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "coordinator/http/creation.h"
@@ -23,8 +24,8 @@ static bool add_live(struct request *request, json_t *volunteer, bool ask)
 {
     struct core_volunteer_live live = {0};
     const char *id = json_string_value(json_object_get(volunteer, "id"));
-    enum status status = ask && id ? core_volunteer_read(request->http->core, id, &live)
-                                   : STATUS_UNAVAILABLE;
+    enum status status =
+        ask && id ? core_volunteer_read(request->http->core, id, &live) : STATUS_UNAVAILABLE;
     bool known = status == STATUS_OK && live.connected;
     json_object_set_new(volunteer, "connected", json_boolean(known));
     json_object_set_new(volunteer, "training", json_boolean(known && live.training));
@@ -92,8 +93,8 @@ static void write_command(const struct request *request, const char *token, char
     const char *host = request_header(request, MHD_HTTP_HEADER_HOST);
     bool over_tls = (origin && strncmp(origin, "https://", 8) == 0) ||
                     (forwarded && strcmp(forwarded, "https") == 0);
-    snprintf(ret, bytes, "RAVEN_INVITE=%s raven-agent join http%s://%s", token,
-             over_tls ? "s" : "", host);
+    snprintf(ret, bytes, "RAVEN_INVITE=%s raven-agent join http%s://%s", token, over_tls ? "s" : "",
+             host);
 }
 
 static json_t *describe(const struct request *request, const struct store_invite *invite,
@@ -126,8 +127,8 @@ static void create_invite(struct request *request, struct store_invite *invite)
         return;
     }
     json_decref(stored);
-    enum status status = store_invite_create(request->http->store, invite, &creation.idempotency,
-                                             &replay, &err);
+    enum status status =
+        store_invite_create(request->http->store, invite, &creation.idempotency, &replay, &err);
     char *again = status == STATUS_EXISTS ? recall_answer(request->http, replay.body) : NULL;
     if (again) {
         free(replay.body);

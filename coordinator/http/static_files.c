@@ -41,10 +41,14 @@ static const char built_in_page[] =
 static const char *type_of(const char *name)
 {
     static const char *const types[][2] = {
-        {".html", "text/html; charset=utf-8"},      {".js", "text/javascript; charset=utf-8"},
-        {".css", "text/css; charset=utf-8"},        {".svg", "image/svg+xml"},
-        {".png", "image/png"},                      {".ico", "image/x-icon"},
-        {".json", "application/json"},              {".txt", "text/plain; charset=utf-8"},
+        {".html", "text/html; charset=utf-8"},
+        {".js", "text/javascript; charset=utf-8"},
+        {".css", "text/css; charset=utf-8"},
+        {".svg", "image/svg+xml"},
+        {".png", "image/png"},
+        {".ico", "image/x-icon"},
+        {".json", "application/json"},
+        {".txt", "text/plain; charset=utf-8"},
         {".woff2", "font/woff2"},
     };
     const char *ending = strrchr(name, '.');
@@ -165,7 +169,7 @@ void static_files_free(struct static_files *files)
 /* "/jobs", "/jobs/…", "/login": the dashboard shows these pages by itself. */
 static bool is_page(const char *path)
 {
-    static const char *const pages[] = {"/jobs",      "/login",  "/setup",
+    static const char *const pages[] = {"/jobs",       "/login",  "/setup",
                                         "/volunteers", "/events", "/settings"};
     if (strcmp(path, "/") == 0)
         return true;
@@ -177,7 +181,8 @@ static bool is_page(const char *path)
     return false;
 }
 
-/* Every browser of the last decades sends "gzip" without a weight; anything fancier gets it plain. */
+/* Every browser of the last decades sends "gzip" without a weight; anything fancier gets it plain.
+ */
 static bool accepts_gzip(const struct request *request)
 {
     const char *at = request_header(request, MHD_HTTP_HEADER_ACCEPT_ENCODING);

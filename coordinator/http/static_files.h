@@ -15,8 +15,8 @@ enum status static_files_load(const char *web_dir, struct static_files **ret,
                               struct error *err) MUST_CHECK;
 void static_files_free(struct static_files *files); /* NULL is fine */
 
-/* Answers GET and HEAD of a file, and of every page of the dashboard (which routes them itself) with
- * index.html. False: no such file. */
+/* Answers GET and HEAD of a file, and of every page of the dashboard (which routes them itself)
+ * with index.html. False: no such file. */
 bool static_files_respond(const struct static_files *files, struct request *request);
 
 #endif

@@ -86,6 +86,12 @@ static void empty_socket_dir(const char *socket_dir)
             (void)unlink(path);
 }
 
+/* Short enough for a socket's address, and no comma: libpq would take it for a list of hosts. */
+static bool can_hold_socket(const char *dir, const char *file)
+{
+    return strlen(dir) + strlen(file) <= SOCKET_PATH_MAX && !strchr(dir, ',');
+}
+
 /* What a coordinator that was killed left behind. */
 static void remove_former(const char *note)
 {
@@ -105,8 +111,7 @@ static enum status make_elsewhere(struct cluster *cluster, const char *note, str
     const char *runtime = cluster->user.switches ? NULL : getenv("XDG_RUNTIME_DIR");
     const char *bases[] = {runtime, "/tmp"};
     for (size_t i = 0; i < COUNT_OF(bases); i++) {
-        if (!bases[i] ||
-            strlen(bases[i]) + strlen("/" ELSEWHERE "XXXXXX/" SOCKET_FILE) > SOCKET_PATH_MAX)
+        if (!bases[i] || !can_hold_socket(bases[i], "/" ELSEWHERE "XXXXXX/" SOCKET_FILE))
             continue;
         if (path_format(cluster->socket_dir, "%s/" ELSEWHERE "XXXXXX", bases[i]) == STATUS_OK &&
             mkdtemp(cluster->socket_dir)) {
@@ -127,7 +132,7 @@ enum status cluster_make_socket_dir(struct cluster *cluster, struct error *err)
     if (status != STATUS_OK)
         return status;
     remove_former(note);
-    if (strlen(cluster->socket_dir) + strlen("/" SOCKET_FILE) > SOCKET_PATH_MAX)
+    if (!can_hold_socket(cluster->socket_dir, "/" SOCKET_FILE))
         status = make_elsewhere(cluster, note, err);
     else
         status = file_make_dirs(cluster->socket_dir, 0700, err);

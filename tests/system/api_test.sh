@@ -26,7 +26,7 @@ job_json() { # model data training
 GPT='{"preset":"gpt","layers":1,"width":32,"heads":2,"context":32,"vocabulary":256}'
 DATA='{"kind":"text","train":"'$TEXT'"}'
 TRAINING='{"batch_size":4,"total_samples":1000}'
-complaint() { printf '.errors | any(.pointer == "%s" and (.detail | length > 10))' "$1"; }
+complaint() { printf '(.errors | any(.pointer == "%s" and (.detail | length > 10)))' "$1"; }
 
 submit -d "$(job_json '{"preset":"transformer9000"}' "$DATA" "$TRAINING")"
 expect 422 "unknown preset" "$(complaint /model/preset)"

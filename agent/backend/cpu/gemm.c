@@ -50,8 +50,8 @@ static void pack_a(const struct cpu_kernels *kernels, const struct gemm *call,
             continue;
         const float *source =
             call->a.data + (block->i0 + i) * call->a.row + block->k0 * call->a.column;
-        kernels->pack_panel(TILE_ROWS, min_of(TILE_ROWS, block->m - i), block->k, source,
-                            call->a.row, call->a.column, block->packed_a + i * block->k);
+        kernels->pack_rows(min_of(TILE_ROWS, block->m - i), block->k, source, call->a.row,
+                           call->a.column, block->packed_a + i * block->k);
     }
 }
 
@@ -84,8 +84,8 @@ static void pack_b(const struct cpu_kernels *kernels, const struct gemm *call,
     for (size_t j = 0; j < block->n; j += TILE_COLUMNS) {
         const float *source =
             call->b.data + block->k0 * call->b.row + (block->j0 + j) * call->b.column;
-        kernels->pack_panel(TILE_COLUMNS, min_of(TILE_COLUMNS, block->n - j), block->k, source,
-                            call->b.column, call->b.row, packed + j * block->k);
+        kernels->pack_columns(min_of(TILE_COLUMNS, block->n - j), block->k, source, call->b.column,
+                              call->b.row, packed + j * block->k);
     }
 }
 

@@ -26,10 +26,12 @@ struct cpu_kernels {
      * a(i, k) at a[i × a_row + k × a_k]; b is a packed panel [k][16]. */
     void (*gemm_tile)(size_t k, const float *a, size_t a_row, size_t a_k, const float *b, float *c,
                       size_t c_stride, bool accumulate, const float *bias);
-    /* ret[k][width] = source(i, k) at source[i × stride_i + k × stride_k] for i < count ≤ width,
-     * zero for the rest. width: TILE_ROWS or TILE_COLUMNS. */
-    void (*pack_panel)(size_t width, size_t count, size_t k, const float *source, size_t stride_i,
-                       size_t stride_k, float *ret);
+    /* ret[k][6] or ret[k][16] = source(i, k) at source[i × stride_i + k × stride_k] for i < count,
+     * zero for the rest of the panel. */
+    void (*pack_rows)(size_t count, size_t k, const float *source, size_t stride_i, size_t stride_k,
+                      float *ret);
+    void (*pack_columns)(size_t count, size_t k, const float *source, size_t stride_i,
+                         size_t stride_k, float *ret);
 
     /* For all that follow: dx = (accumulate ? dx : 0) + … */
     void (*gelu)(size_t count, const float *x, float *y);

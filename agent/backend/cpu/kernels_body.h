@@ -186,21 +186,37 @@ static void pack_columns_transposed(size_t k, const float *source, size_t stride
     }
 }
 
-static void pack_panel(size_t width, size_t count, size_t k, const float *source, size_t stride_i,
-                       size_t stride_k, float *ret)
+/* A panel that is not full, or of strides that have no fast way. */
+INLINE void pack_ragged(size_t width, size_t count, size_t k, const float *source, size_t stride_i,
+                        size_t stride_k, float *ret)
 {
-    if (count == width && stride_i == 1 && width == TILE_COLUMNS) {
-        pack_contiguous(TILE_COLUMNS, k, source, stride_k, ret);
-    } else if (count == width && stride_i == 1 && width == TILE_ROWS) {
-        pack_contiguous(TILE_ROWS, k, source, stride_k, ret);
-    } else if (count == width && stride_k == 1 && width == TILE_COLUMNS) {
-        pack_columns_transposed(k, source, stride_i, ret);
-    } else {
-        for (size_t step = 0; step < k; step++) {
-            for (size_t i = 0; i < width; i++)
-                ret[step * width + i] = i < count ? source[i * stride_i + step * stride_k] : 0.0f;
-        }
+    if (count < width)
+        memset(ret, 0, k * width * sizeof *ret);
+    for (size_t i = 0; i < count; i++) {
+        const float *from = source + i * stride_i;
+        for (size_t step = 0; step < k; step++)
+            ret[step * width + i] = from[step * stride_k];
     }
+}
+
+static void pack_rows_of_a(size_t count, size_t k, const float *source, size_t stride_i,
+                           size_t stride_k, float *ret)
+{
+    if (count == TILE_ROWS && stride_i == 1)
+        pack_contiguous(TILE_ROWS, k, source, stride_k, ret);
+    else
+        pack_ragged(TILE_ROWS, count, k, source, stride_i, stride_k, ret);
+}
+
+static void pack_columns_of_b(size_t count, size_t k, const float *source, size_t stride_i,
+                              size_t stride_k, float *ret)
+{
+    if (count == TILE_COLUMNS && stride_i == 1)
+        pack_contiguous(TILE_COLUMNS, k, source, stride_k, ret);
+    else if (count == TILE_COLUMNS && stride_k == 1)
+        pack_columns_transposed(k, source, stride_i, ret);
+    else
+        pack_ragged(TILE_COLUMNS, count, k, source, stride_i, stride_k, ret);
 }
 
 /* --- elementwise ------------------------------------------------------------------------------ */
@@ -443,7 +459,8 @@ const struct cpu_kernels *KERNELS_TABLE(void)
     static const struct cpu_kernels table = {
         .name = KERNELS_NAME,
         .gemm_tile = gemm_tile,
-        .pack_panel = pack_panel,
+        .pack_rows = pack_rows_of_a,
+        .pack_columns = pack_columns_of_b,
         .gelu = gelu,
         .gelu_gradient = gelu_gradient,
         .relu = relu,

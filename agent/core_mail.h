@@ -1,0 +1,110 @@
+/* What the agent's three threads say to each other: the session thread (core) orders work from the
+ * training thread (worker) and the download thread (fetcher); both report to core's mailbox. A
+ * message belongs to whoever took it. */
+#ifndef RAVEN_AGENT_CORE_MAIL_H
+#define RAVEN_AGENT_CORE_MAIL_H
+
+#include "agent/session/deltas.h"
+#include "common/base/file.h"
+#include "common/base/id.h"
+#include "common/base/mailbox.h"
+#include "common/base/shared.h"
+#include "common/graph/job_spec.h"
+#include "common/wire/wire.h"
+
+#define JOB_ARTIFACTS_MAX 4
+
+/* One artifact of a job, in the order in which the trainer wants the paths. */
+struct job_artifact {
+    char id[ID_BYTES];
+    uint8_t sha256[32];
+    uint64_t bytes;
+    char path[PATH_BYTES]; /* in the cache */
+};
+
+struct job_order {
+    char job[ID_BYTES];
+    struct job_spec spec;
+    struct job_artifact artifacts[JOB_ARTIFACTS_MAX];
+    size_t artifact_count;
+    uint64_t parameters, layout;
+};
+
+/* --- core → worker ---------------------------------------------------------------------------- */
+
+enum worker_mail_type {
+    WORKER_JOB,     /* load this job; the one before is dropped */
+    WORKER_REPLICA, /* load the replica in path */
+    WORKER_DELTA,   /* merge */
+    WORKER_LEASE,   /* do this next */
+    WORKER_ANSWER,  /* the durable answer to an update */
+    WORKER_CANCEL,  /* drop a lease, or the job */
+};
+
+struct worker_mail {
+    struct mail mail;
+    union {
+        struct job_order job;
+        struct {
+            char job[ID_BYTES];
+            char path[PATH_BYTES];
+            uint64_t version;
+        } replica;
+        struct delta_in *delta; /* owned */
+        struct wire_lease lease;
+        struct wire_result answer;
+        struct wire_cancel cancel;
+    };
+};
+
+void worker_mail_free(struct worker_mail *mail);
+
+/* --- core → fetcher --------------------------------------------------------------------------- */
+
+enum fetch_mail_type { FETCH_ARTIFACTS, FETCH_REPLICA };
+
+struct fetch_mail {
+    struct mail mail;
+    unsigned generation; /* an older one than the fetcher's is cancelled */
+    char base_url[288];
+    char token[81];
+    struct job_order order;       /* FETCH_ARTIFACTS */
+    struct wire_snapshot replica; /* FETCH_REPLICA */
+    char path[PATH_BYTES];        /* FETCH_REPLICA: where it goes */
+};
+
+/* --- worker, fetcher → core ------------------------------------------------------------------- */
+
+enum core_mail_type {
+    CORE_WANT,          /* worker: another lease, please */
+    CORE_LOADED,        /* worker: the job is ready for a replica */
+    CORE_LOAD_ERROR,    /* worker: this machine cannot do the job (text) */
+    CORE_HAVE,          /* worker: replica loaded (version) or lost (version 0, text) */
+    CORE_MERGED,        /* worker: version, hash */
+    CORE_STATE,         /* worker: text is what it does now */
+    CORE_PROGRESS,      /* worker */
+    CORE_UPDATE,        /* worker: payload is ready */
+    CORE_EVALUATION,    /* worker */
+    CORE_FETCHED,       /* fetcher: everything of order / the replica is there */
+    CORE_FETCH_TROUBLE, /* fetcher: text; it tries again */
+    CORE_FETCH_FAILED,  /* fetcher: text; it gave up */
+};
+
+struct core_mail {
+    struct mail mail;
+    char job[ID_BYTES];
+    char lease[ID_BYTES];
+    char text[320];
+    uint64_t version, hash;
+    uint64_t base, step, steps, samples;
+    double loss, samples_per_s, accuracy;
+    struct shared *payload; /* owned, CORE_UPDATE */
+    unsigned generation;    /* fetcher's */
+    bool is_replica;        /* fetcher's */
+    char path[PATH_BYTES];
+};
+
+struct core_mail *core_mail_create(enum core_mail_type type); /* NULL: no memory */
+void core_mail_free(struct core_mail *mail);
+
+#endif
