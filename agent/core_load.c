@@ -130,7 +130,7 @@ void worker_load_replica(struct worker *worker, const char *job, const char *pat
     while (worker->lease_count > 0)
         worker_drop_lease(worker, worker->lease_count - 1);
     struct error err = {0};
-    struct replica_header header;
+    struct replica_header header = {0};
     enum status status = read_replica(worker, path, version_min, &header, &err);
     unlink(path);
     if (status) {

@@ -18,7 +18,8 @@
 bool worker_can_work(const struct worker *worker)
 {
     return worker->lease_count > 0 && replica_is_loaded(worker->replica) &&
-           (worker->begun || worker->unanswered_count < UNANSWERED_MAX);
+           (worker->begun || (worker->unanswered_count < UNANSWERED_MAX &&
+                              replica_in_flight(worker->replica) < REPLICA_IN_FLIGHT_MAX));
 }
 
 static struct core_mail *lease_report(const struct worker *worker, enum core_mail_type type)
@@ -111,15 +112,13 @@ static void end_training(struct worker *worker)
 {
     const struct wire_lease *lease = &worker->leases[0].wire;
     struct error err = {0};
-    struct shared *payload;
+    struct shared *payload = NULL;
     enum status status =
         replica_end_lease(worker->replica, lease->lease, (uint32_t)lease->k, &payload, &err);
-    if (status == STATUS_NOT_FINITE) {
-        worker_lose_replica(worker, "the local parameters are not finite any more");
-        return;
-    }
     if (status) {
-        worker_lose_replica(worker, err.text);
+        worker_lose_replica(worker, status == STATUS_NOT_FINITE
+                                        ? "the local parameters are not finite any more"
+                                        : err.text);
         return;
     }
     struct core_mail *mail = lease_report(worker, CORE_UPDATE);
@@ -177,12 +176,14 @@ static void evaluate(struct worker *worker)
 {
     const struct wire_lease *lease = &worker->leases[0].wire;
     struct error err = {0};
-    double loss, accuracy;
+    double loss = 0.0, accuracy = 0.0;
     uint64_t samples = lease->steps * worker->spec.training.batch_size;
     enum status status = trainer_evaluate(worker->trainer, replica_w(worker->replica), samples,
                                           &worker->interrupt, &loss, &accuracy, &samples, &err);
-    if (status == STATUS_CLOSED)
-        return; /* interrupted: the order that says why is in the mailbox */
+    if (status == STATUS_CLOSED) {
+        atomic_store(&worker->interrupt, false);
+        return; /* the order that says why is in the mailbox */
+    }
     struct core_mail *mail = status ? NULL : lease_report(worker, CORE_EVALUATION);
     if (mail) {
         mail->loss = loss;

@@ -58,14 +58,14 @@ void worker_drop_lease(struct worker *worker, size_t index)
 void worker_lose_replica(struct worker *worker, const char *why)
 {
     replica_unload(worker->replica);
-    while (worker->lease_count > 0)
-        worker_drop_lease(worker, worker->lease_count - 1);
     struct core_mail *mail = core_mail_create(CORE_HAVE);
     if (mail) {
         text_copy(mail->job, sizeof mail->job, worker->job);
         text_copy(mail->text, sizeof mail->text, why);
     }
-    worker_report(worker, mail);
+    worker_report(worker, mail); /* before the leases go and more work is asked for */
+    while (worker->lease_count > 0)
+        worker_drop_lease(worker, worker->lease_count - 1);
 }
 
 /* --- orders ----------------------------------------------------------------------------------- */
@@ -127,7 +127,6 @@ static void take_answer(struct worker *worker, const struct wire_result *answer)
 
 static void cancel(struct worker *worker, const struct wire_cancel *order)
 {
-    atomic_store(&worker->interrupt, false);
     bool whole_job = order->lease[0] == '\0';
     for (size_t i = worker->lease_count; i-- > 0;)
         if (whole_job ? strcmp(worker->leases[i].wire.job, order->job) == 0

@@ -254,8 +254,8 @@ static enum MHD_Result hand_to_worker(struct request *request, enum request_phas
     return MHD_YES;
 }
 
-/* Answers before the body. With a body to come (or framing that cannot be trusted) at once, which is
- * the last of this connection; else at the next call, for libmicrohttpd hangs up after an answer
+/* Answers before the body. With a body to come (or framing that cannot be trusted) at once, which
+ * is the last of this connection; else at the next call, for libmicrohttpd hangs up after an answer
  * that is queued in the first one. */
 static enum MHD_Result refuse(struct request *request, bool hang_up)
 {
