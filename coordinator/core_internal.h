@@ -109,7 +109,7 @@ struct upload {
     uint32_t stream; /* 0: free */
     char lease[ID_BYTES];
     char job[ID_BYTES];
-    uint64_t base;
+    uint64_t base, samples;
     double loss;
     uint64_t bytes, received;
     uint8_t sha256[SHA256_BYTES];

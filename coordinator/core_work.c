@@ -232,6 +232,7 @@ static struct upload *upload_begin(struct volunteer *volunteer, const struct wir
     text_copy(upload->lease, sizeof upload->lease, offer->lease);
     text_copy(upload->job, sizeof upload->job, offer->job);
     upload->base = offer->base;
+    upload->samples = offer->samples;
     upload->loss = offer->loss;
     upload->bytes = offer->bytes;
     memcpy(upload->sha256, offer->sha256, SHA256_BYTES);
@@ -297,7 +298,7 @@ static void finish_upload(struct core *core, struct session *session, struct upl
         struct shared *payload = shared_create_take(upload->data, upload->bytes);
         upload->data = NULL;
         if (!payload || job_submit(live->job, session->volunteer->id, upload->lease, upload->base,
-                                   upload->loss, payload, &err))
+                                   upload->samples, upload->loss, payload, &err))
             core_event(core, "update.failed", "error", live->id, "%s",
                        err.text[0] ? err.text : "out of memory");
         shared_unref(payload);

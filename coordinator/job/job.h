@@ -88,10 +88,12 @@ struct job_answer {
 struct job_answer job_examine_offer(struct job *job, const char *volunteer, const char *lease,
                                     uint64_t bytes);
 
-/* A complete, checksummed payload. It (or the refusal) is appended to the ledger; the answer comes
+/* A complete, checksummed payload. samples: how many the agent trained, counted at most up to the
+ * lease's (an agent may end early). It (or the refusal) is appended to the ledger; the answer comes
  * through job_durable. Takes a reference. STATUS_IO, …: the ledger failed. */
 enum status job_submit(struct job *job, const char *volunteer, const char *lease, uint64_t base,
-                       double loss, struct shared *payload, struct error *err) MUST_CHECK;
+                       uint64_t samples, double loss, struct shared *payload,
+                       struct error *err) MUST_CHECK;
 
 struct job_outcome {
     char volunteer[ID_BYTES];

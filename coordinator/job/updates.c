@@ -116,7 +116,8 @@ static enum status write_record(struct job *job, struct pending *pending)
 }
 
 static struct pending *pending_create(const struct job *job, const struct job_lease *lease,
-                                      uint64_t base, double loss, struct shared *payload)
+                                      uint64_t base, uint64_t samples, double loss,
+                                      struct shared *payload)
 {
     struct pending *pending = calloc(1, sizeof *pending);
     uint32_t tensors = graph_parameter_tensors(job->graph);
@@ -131,8 +132,8 @@ static struct pending *pending_create(const struct job *job, const struct job_le
     text_copy(pending->lease, ID_BYTES, lease->id);
     pending->update = (struct ledger_update){
         .base_version = base,
-        .samples = lease->samples,
-        .samples_position = job->figures.samples + lease->samples,
+        .samples = samples,
+        .samples_position = job->figures.samples + samples,
         .loss = isfinite(loss) ? (float)loss : 0.0f,
         .downlink_k = job->spec.update.downlink_k_per_chunk,
         .factor_count = tensors,
@@ -146,14 +147,16 @@ static struct pending *pending_create(const struct job *job, const struct job_le
 }
 
 enum status job_submit(struct job *job, const char *volunteer, const char *lease_id, uint64_t base,
-                       double loss, struct shared *payload, struct error *err)
+                       uint64_t samples, double loss, struct shared *payload, struct error *err)
 {
     struct job_lease *lease = lease_find(&job->leases, lease_id);
     if (!lease || strcmp(lease->volunteer, volunteer) != 0)
         return error_set(err, STATUS_NOT_FOUND, "lease %s is not live for %s", lease_id, volunteer);
     if (lease->pending)
         return STATUS_OK;
-    struct pending *pending = pending_create(job, lease, base, loss, payload);
+    if (samples > lease->samples)
+        samples = lease->samples;
+    struct pending *pending = pending_create(job, lease, base, samples, loss, payload);
     if (!pending)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the update of lease %s", lease_id);
     pending->reason = examine(job, pending);

@@ -144,6 +144,17 @@ static inline struct answer read_answer(int fd, bool is_head)
     return answer;
 }
 
+/* Checks an answer's status and, unless NULL, that its body contains text; frees the answer. */
+static inline void check_answer(struct answer answer, int status, const char *text, int line)
+{
+    if (answer.status != status || (text && !strstr(answer.body, text)))
+        fail_msg("line %d: %d, wanted %d with %s: %s", line, answer.status, status,
+                 text ? text : "anything", answer.body ? answer.body : "");
+    answer_done(&answer);
+}
+
+#define expect(answer, status, text) check_answer(answer, status, text, __LINE__)
+
 /* One request on a connection of its own. head: lines without Host and Content-Length, each with
  * its \r\n; body may be NULL. */
 static inline struct answer site_ask(struct site *site, const char *method, const char *path,

@@ -158,7 +158,8 @@ static struct job_outcome submit(struct rig *rig, const struct job_lease *lease,
 {
     struct error err = {0};
     struct shared *payload = make_payload(rig, seed);
-    if (job_submit(rig->job, lease->volunteer, lease->id, base, 1.25, payload, &err))
+    if (job_submit(rig->job, lease->volunteer, lease->id, base, lease->samples, 1.25, payload,
+                   &err))
         fail_msg("%s", err.text);
     shared_unref(payload);
     return wait_outcome(rig);
@@ -343,7 +344,8 @@ static void test_hostile_offers_change_nothing(void **state)
 
     struct shared *payload = shared_create("garbage", 7);
     struct error err = {0};
-    assert_int_equal(job_submit(rig->job, volunteer_a, lease.id, 0, 1.0, payload, &err), STATUS_OK);
+    assert_int_equal(job_submit(rig->job, volunteer_a, lease.id, 0, 80, 1.0, payload, &err),
+                     STATUS_OK);
     shared_unref(payload);
     struct job_outcome outcome = wait_outcome(rig);
     assert_int_equal(outcome.verdict, VERDICT_REFUSED);
