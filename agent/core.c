@@ -106,7 +106,8 @@ static enum status make_session(struct core *core, struct error *err)
     text_copy(core->base_url, sizeof core->base_url, settings.url.base);
     if (core->settings.invite)
         text_copy(settings.invite, sizeof settings.invite, core->settings.invite);
-    status = session_create(&core->loop, &settings, &core_session_events, core, &core->session, err);
+    status =
+        session_create(&core->loop, &settings, &core_session_events, core, &core->session, err);
     explicit_bzero(settings.invite, sizeof settings.invite);
     return status;
 }
@@ -182,8 +183,8 @@ void core_run(struct core *core, struct core_outcome *ret)
     uv_poll_start(&core->inbox_poll, UV_READABLE, on_inbox);
     uv_timer_start(&core->tick_timer, on_tick, TICK_MS, TICK_MS);
     if (core->settings.invite)
-        uv_timer_start(&core->join_timer, on_join_timeout,
-                       (uint64_t)core->settings.join_timeout_ms, 0);
+        uv_timer_start(&core->join_timer, on_join_timeout, (uint64_t)core->settings.join_timeout_ms,
+                       0);
     session_start(core->session);
     uv_run(&core->loop, UV_RUN_DEFAULT);
     *ret = core->outcome;

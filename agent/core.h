@@ -20,9 +20,9 @@ struct core_settings {
 };
 
 struct core_outcome {
-    bool enrolled;        /* join: the coordinator said welcome */
-    char volunteer[32];   /* join */
-    bool refused;         /* the coordinator will not have us: reason and text say why */
+    bool enrolled;      /* join: the coordinator said welcome */
+    char volunteer[32]; /* join */
+    bool refused;       /* the coordinator will not have us: reason and text say why */
     enum end_reason reason;
     char text[200]; /* of the refusal, or of the last failure to connect */
 };

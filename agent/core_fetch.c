@@ -1,5 +1,6 @@
 /* The download thread. Surprising decision: it tries for ever (with the session's jittered
- * back-off), because only the session knows whether anybody still wants the file; it then cancels. */
+ * back-off), because only the session knows whether anybody still wants the file; it then cancels.
+ */
 #include "agent/core_fetch.h"
 
 #include "agent/session/backoff.h"
@@ -35,8 +36,7 @@ struct fetcher {
 static bool is_cancelled(void *user)
 {
     struct fetcher *fetcher = user;
-    return atomic_load(&fetcher->stopping) ||
-           atomic_load(&fetcher->generation) != fetcher->current;
+    return atomic_load(&fetcher->stopping) || atomic_load(&fetcher->generation) != fetcher->current;
 }
 
 static void on_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
@@ -64,6 +64,8 @@ static void report(struct fetcher *fetcher, enum core_mail_type type,
     mail->version = fetch->replica.version;
     text_copy(mail->path, sizeof mail->path, fetch->path);
     text_copy(mail->text, sizeof mail->text, text);
+    if (type == CORE_FETCHED && !mail->is_replica && (mail->order = malloc(sizeof *mail->order)))
+        *mail->order = fetch->order;
     if (mailbox_post(fetcher->core, &mail->mail))
         core_mail_free(mail);
 }

@@ -43,10 +43,10 @@ struct core {
     char volunteer[32];
 
     /* the job */
-    char job[ID_BYTES];   /* wanted or loaded; empty: none */
-    bool job_loaded;      /* by the worker */
-    bool preparing;       /* artifacts or a replica are on their way: ask for nothing */
-    bool replica_coming;  /* a replica is being fetched */
+    char job[ID_BYTES];  /* wanted or loaded; empty: none */
+    bool job_loaded;     /* by the worker */
+    bool preparing;      /* artifacts or a replica are on their way: ask for nothing */
+    bool replica_coming; /* a replica is being fetched */
     uint64_t parameters;
     char have_job[ID_BYTES]; /* the replica that the worker holds; empty: none */
     uint64_t have_version, have_hash;

@@ -1,9 +1,11 @@
 /* Getting a job and its replica: from the coordinator's message over the downloads to the training
  * thread. Session thread. Surprising decision: what is half prepared when a session ends is dropped
- * (the download token died with it); the files stay, so the next session goes on where this ended. */
+ * (the download token died with it); the files stay, so the next session goes on where this ended.
+ */
 #include "agent/core_internal.h"
 
 #include "common/base/bytes.h"
+#include "common/base/checksum.h"
 #include "common/base/log.h"
 #include "common/tensorfile/replica_file.h"
 
@@ -125,7 +127,8 @@ void core_take_snapshot(struct core *core, const struct wire_snapshot *snapshot)
 {
     if (strcmp(snapshot->job, core->job) != 0 || core->replica_coming)
         return;
-    if (snapshot->bytes != REPLICA_HEADER_BYTES + 4 * core->parameters || snapshot->path[0] != '/') {
+    if (snapshot->bytes != REPLICA_HEADER_BYTES + 4 * core->parameters ||
+        snapshot->path[0] != '/') {
         session_end(core->session, END_PROTOCOL_ERROR, "the snapshot's size or path is wrong");
         return;
     }

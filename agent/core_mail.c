@@ -24,5 +24,6 @@ void core_mail_free(struct core_mail *mail)
     if (!mail)
         return;
     shared_unref(mail->payload);
+    free(mail->order);
     free(mail);
 }

@@ -98,9 +98,10 @@ struct core_mail {
     uint64_t version, hash;
     uint64_t base, step, steps, samples;
     double loss, samples_per_s, accuracy;
-    struct shared *payload; /* owned, CORE_UPDATE */
-    unsigned generation;    /* fetcher's */
-    bool is_replica;        /* fetcher's */
+    struct shared *payload;  /* owned, CORE_UPDATE */
+    struct job_order *order; /* owned, CORE_FETCHED of artifacts */
+    unsigned generation;     /* fetcher's */
+    bool is_replica;         /* fetcher's */
     char path[PATH_BYTES];
 };
 

@@ -13,7 +13,7 @@
 
 static void take_fetched(struct core *core, const struct core_mail *mail)
 {
-    struct worker_mail *order = calloc(1, sizeof *order);
+    struct worker_mail *order = mail->is_replica || mail->order ? calloc(1, sizeof *order) : NULL;
     if (order && mail->is_replica) {
         order->mail.type = WORKER_REPLICA;
         text_copy(order->replica.job, sizeof order->replica.job, mail->job);
@@ -119,10 +119,8 @@ static void take_progress(struct core *core, const struct core_mail *mail)
 
 static void take_update(struct core *core, struct core_mail *mail)
 {
-    struct wire_offer offer = {.base = mail->base,
-                               .steps = mail->step,
-                               .samples = mail->samples,
-                               .loss = mail->loss};
+    struct wire_offer offer = {
+        .base = mail->base, .steps = mail->step, .samples = mail->samples, .loss = mail->loss};
     text_copy(offer.lease, sizeof offer.lease, mail->lease);
     text_copy(offer.job, sizeof offer.job, mail->job);
     const struct upload *upload;

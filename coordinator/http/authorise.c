@@ -76,7 +76,6 @@ static bool sign_in_by_key(struct request *request, const char *header)
         request_refuse_credential(request, "This key is unknown, revoked or has expired.");
         return false;
     }
-    request->is_signed = true;
     return true;
 }
 
@@ -92,7 +91,6 @@ static bool sign_in_by_cookie(struct request *request)
         request_refuse_credential(request, "This session has ended; sign in again.");
         return false;
     }
-    request->is_signed = true;
     return check_origin(request, true);
 }
 

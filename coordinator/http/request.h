@@ -68,8 +68,7 @@ struct request {
     const struct route *route; /* NULL before it was found */
     char parameter[ROUTE_PARAMETER_BYTES];
     uint64_t content_length;
-    bool is_signed;
-    struct auth_principal principal; /* when is_signed */
+    struct auth_principal principal; /* of a route that is SIGNED */
     struct buffer body;              /* JSON bodies */
     struct sink sink;                /* streamed bodies */
     int status;                      /* with response */

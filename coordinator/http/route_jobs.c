@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define REASON_CHARACTERS_MAX 160
+#define SETTLE_TRIES 100
+#define SETTLE_US 10000
 
 static json_t *describe_progress(const struct core_job_progress *p)
 {
@@ -143,6 +145,29 @@ static bool read_reason(struct request *request, char ret[REASON_CHARACTERS_MAX 
     return complaints.count == 0;
 }
 
+/* The core has ended the job already, but its final state is still on the way to the database. */
+static void answer_ended(struct request *request, const char *id)
+{
+    struct store_job job = {0};
+    struct error err = {0};
+    enum status status = STATUS_OK;
+    for (int i = 0; i < SETTLE_TRIES && status == STATUS_OK; i++) {
+        store_job_done(&job);
+        status = store_job_get(request->http->store, id, &job, &err);
+        if (status || (strcmp(job.state, "queued") != 0 && strcmp(job.state, "running") != 0))
+            break;
+        clock_sleep_us(SETTLE_US);
+    }
+    if (status)
+        respond_status(request, status, &err);
+    else if (strcmp(job.state, "cancelled") == 0)
+        answer_job(request, MHD_HTTP_OK, &job);
+    else
+        respond_problem(request, PROBLEM_INVALID_STATE,
+                        "The job has just ended and cannot be cancelled any more.");
+    store_job_done(&job);
+}
+
 static void cancel(struct request *request, struct store_job *job, const char *reason)
 {
     struct error err = {0};
@@ -150,8 +175,7 @@ static void cancel(struct request *request, struct store_job *job, const char *r
                request->principal.id);
     enum status status = core_job_cancel(request->http->core, job->id, reason, &err);
     if (status == STATUS_NOT_FOUND) {
-        respond_problem(request, PROBLEM_INVALID_STATE,
-                        "The job has just ended and cannot be cancelled any more.");
+        answer_ended(request, job->id);
         return;
     }
     if (status) {
