@@ -1,6 +1,6 @@
 /* Inside coordinator/store: as whom PostgreSQL runs, and starting its programs. Called from main
- * only. A child: own session (Ctrl-C reaches only the coordinator), default signals, and SIGINT when
- * the coordinator dies. */
+ * only. A child: own session (Ctrl-C reaches only the coordinator), default signals, and SIGINT
+ * when the coordinator dies. */
 #ifndef RAVEN_COORDINATOR_STORE_CHILD_USER_H
 #define RAVEN_COORDINATOR_STORE_CHILD_USER_H
 
@@ -24,7 +24,7 @@ enum status child_user_find(struct child_user *ret, struct error *err) MUST_CHEC
 /* Gives a file or directory to that user. */
 enum status child_user_own(const struct child_user *user, const char *path,
                            struct error *err) MUST_CHECK;
-/* Whether that user can enter dir; names the first directory above it that is closed, and a cure. */
+/* Whether that user can enter dir; names the first closed directory on the way, and a cure. */
 enum status child_user_can_enter(const struct child_user *user, const char *dir,
                                  struct error *err) MUST_CHECK;
 /* argv[0]: absolute path. Output goes to log_path, appended. */

@@ -358,6 +358,34 @@ static void test_hostile_offers_change_nothing(void **state)
     assert_int_equal(job_hash(rig->job), hash);
 }
 
+/* Two updates in one disk batch: their records come before both commits. */
+static void test_updates_durable_together_replay_and_verify(void **state)
+{
+    struct rig *rig = *state;
+    struct error err = {0};
+    struct job_verify_report report;
+    evaluate_first(rig);
+    struct job_lease leases[3];
+    for (int i = 0; i < 3; i++)
+        leases[i] = grant(rig, i % 2 ? volunteer_a : volunteer_b);
+    for (uint64_t i = 0; i < 3; i++) {
+        struct shared *payload = make_payload(rig, i);
+        assert_int_equal(
+            job_submit(rig->job, leases[i].volunteer, leases[i].id, 0, 80, 1.0, payload, &err),
+            STATUS_OK);
+        shared_unref(payload);
+    }
+    for (uint64_t version = 1; version <= 3; version++)
+        assert_int_equal(wait_outcome(rig).version, version);
+    uint64_t hash = job_hash(rig->job);
+    reopen(rig);
+    assert_int_equal(job_hash(rig->job), hash);
+    if (job_verify(rig->dir, &report, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(report.commits, 3);
+    assert_int_equal(report.hash, hash);
+}
+
 static void test_deltas_lead_a_replica_to_the_same_bits(void **state)
 {
     struct rig *rig = *state;
@@ -473,6 +501,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_too_old_an_update_is_stale_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hostile_offers_change_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_updates_durable_together_replay_and_verify, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_deltas_lead_a_replica_to_the_same_bits, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_job_completes_after_its_last_evaluation, setup,
