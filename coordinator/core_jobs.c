@@ -242,6 +242,8 @@ static void credit(struct live_job *live, struct volunteer *volunteer,
     volunteer->updates_applied++;
     volunteer->samples += outcome->samples;
     volunteer->loss = outcome->loss;
+    if (volunteer->session)
+        volunteer->session->loss = outcome->loss;
     volunteer->staleness = outcome->staleness;
 }
 

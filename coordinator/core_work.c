@@ -166,7 +166,8 @@ static void handle_progress(struct core *core, struct session *session,
     session->progress_us = now_us;
     session->samples_per_s = progress->samples_per_s >= 0 ? progress->samples_per_s : 0;
     session->rtt_ms = progress->rtt_ms;
-    session->loss = progress->loss;
+    if (progress->step > 0)
+        session->loss = progress->loss;
     for (struct live_job *live = core->jobs; live; live = live->next)
         if (!live->finished_us)
             job_progress(live->job, progress->lease, session->volunteer->id, progress->step,

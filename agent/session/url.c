@@ -58,7 +58,7 @@ enum status url_parse(const char *text, struct url *ret, struct error *err)
     const char *host = ipv6 ? rest + 1 : rest;
     const char *after = rest + host_bytes + (ipv6 && rest[host_bytes] == ']');
     host_bytes -= ipv6;
-    if (after > rest + bytes || host_bytes >= sizeof url.host ||
+    if (after > rest + bytes || (ipv6 && after[-1] != ']') || host_bytes >= sizeof url.host ||
         !host_is_plain(host, host_bytes, ipv6))
         return error_set(err, STATUS_INVALID, "the coordinator's URL has no valid host name");
     if (after < rest + bytes &&

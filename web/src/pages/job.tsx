@@ -285,7 +285,7 @@ function Tiles({ j }: { j: JobDetail }) {
         <Tile
           label="Held-out accuracy"
           amount={f.percent(j.held_out_accuracy)}
-          note="of held-out images right"
+          note={`of held-out ${j.unit === "bits/byte" ? "bytes" : "images"} right`}
         />
       )}
       <Tile
@@ -364,7 +364,7 @@ function AccuracyPanel({ j }: { j: JobDetail }) {
   const curve = useMemo(() => accuracyCurve(j.evaluations), [j.evaluations]);
   if (curve.x.length === 0) return null;
   return (
-    <Panel title="Accuracy" note="on held-out images">
+    <Panel title="Accuracy" note={`on held-out ${j.unit === "bits/byte" ? "bytes" : "images"}`}>
       <Chart
         label={`Held-out accuracy of ${j.name}`}
         unit="%"

@@ -72,7 +72,7 @@ function options(
     width,
     height: props.height ?? 260,
     legend: { show: false },
-    padding: [10, 14, 0, 0],
+    padding: [10, 26, 0, 0], // half of the last time label
     cursor: { points: { size: 7 }, drag: { x: false, y: false } },
     scales: { x: { time: true }, y: range ? { range: () => range } : {} },
     axes: [
