@@ -98,9 +98,9 @@ void agents_gone(struct agent *agent)
 {
     enum end_reason reason = peer_guess_reason(&agent->peer);
     const char *detail = end_reason_text(reason);
-    if (reason == END_PEER_CLOSED && agent->said_bye) {
+    if (agent->said_bye && (reason == END_PEER_CLOSED || reason == END_CONNECTION_LOST)) {
         reason = agent->bye_reason;
-        detail = agent->bye_detail;
+        detail = agent->bye_detail[0] ? agent->bye_detail : end_reason_text(reason);
     }
     if (peer_begin_close(&agent->peer, reason, detail))
         report_closed(agent);
