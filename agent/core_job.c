@@ -149,6 +149,15 @@ void core_take_snapshot(struct core *core, const struct wire_snapshot *snapshot)
     post_fetch(core, mail);
 }
 
+static void clear_job_figures(struct core *core)
+{
+    struct status_fields *fields = status_board_lock(core->board);
+    fields->job[0] = fields->lease[0] = '\0';
+    fields->version = fields->step = fields->steps = 0;
+    fields->loss = fields->samples_per_s = 0.0;
+    status_board_unlock(core->board);
+}
+
 void core_take_cancel(struct core *core, const struct wire_cancel *cancel)
 {
     bool whole_job = cancel->lease[0] == '\0';
@@ -168,6 +177,7 @@ void core_take_cancel(struct core *core, const struct wire_cancel *cancel)
     core->have_job[0] = '\0';
     core->have_version = core->have_hash = 0;
     core->job_loaded = core->preparing = core->replica_coming = false;
+    clear_job_figures(core);
     core_set_state(core, "waiting", cancel->reason);
     core_ask(core);
 }

@@ -15,6 +15,7 @@
 #define BINARY_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX)
 #define TEXTS_WAITING_MAX 1024
 #define KILL_SECONDS 1
+#define WRITE_CLOSE ((enum lws_write_protocol)4) /* the library's header leaves its name out */
 
 _Static_assert(BINARY_BYTES_MAX >= WIRE_TEXT_BYTES_MAX, "one receive buffer fits both");
 
@@ -32,6 +33,7 @@ struct link {
     struct lws *wsi; /* the current connection or attempt, else NULL */
     bool open;
     bool closing;
+    bool close_sent;
     uint16_t close_code;
     uint16_t peer_close_code;
     char peer_close_text[128];
@@ -49,6 +51,7 @@ static void forget_connection(struct link *link)
     link->wsi = NULL;
     link->open = false;
     link->closing = false;
+    link->close_sent = false;
     link->ping_due = false;
     link->ping_sent_us = 0;
     link->peer_close_code = LINK_CLOSE_NONE;
@@ -130,6 +133,18 @@ static int write_message(struct link *link, uint8_t *data, size_t bytes,
     return 0;
 }
 
+/* Written by hand: when a callback of a client returns -1, the library drops the connection without
+ * the close frame that it was given. The peer's answer ends the connection. */
+static int write_close(struct link *link)
+{
+    if (link->close_sent)
+        return 0;
+    link->close_sent = true;
+    link->out[LWS_PRE] = (uint8_t)(link->close_code >> 8);
+    link->out[LWS_PRE + 1] = (uint8_t)link->close_code;
+    return lws_write(link->wsi, link->out + LWS_PRE, 2, WRITE_CLOSE) < 0 ? -1 : 0;
+}
+
 static int write_next(struct link *link)
 {
     int result = 0;
@@ -146,8 +161,7 @@ static int write_next(struct link *link)
         result = write_message(link, text->data + LWS_PRE, text->bytes, LWS_WRITE_TEXT);
         free(text);
     } else if (link->closing) {
-        lws_close_reason(link->wsi, (enum lws_close_status)link->close_code, NULL, 0);
-        return -1;
+        return write_close(link);
     } else {
         size_t bytes = link->events->next_binary(link->user, link->out + LWS_PRE, BINARY_BYTES_MAX);
         if (bytes == 0)
@@ -156,6 +170,15 @@ static int write_next(struct link *link)
     }
     lws_callback_on_writable(link->wsi);
     return result;
+}
+
+/* The library's own words, but for the one that says nothing. */
+static void attempt_failed(struct link *link, const char *why)
+{
+    char text[160];
+    bool vague = !why || !why[0] || strcmp(why, "closed before established") == 0;
+    snprintf(text, sizeof text, "%s", vague ? "the connection was refused" : why);
+    connection_ended(link, text);
 }
 
 /* --- the library's callback ------------------------------------------------------------------- */
@@ -188,14 +211,10 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *unu
         return link->open ? write_next(link) : 0;
     case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
         note_peer_close(link, data, bytes);
+        return link->close_sent ? -1 : 0; /* else the library answers it */
+    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
+        attempt_failed(link, data);
         return 0;
-    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR: {
-        char text[160];
-        snprintf(text, sizeof text, "%.*s", (int)(data ? strnlen(data, sizeof text - 1) : 0),
-                 data ? (const char *)data : "");
-        connection_ended(link, text[0] ? text : "the connection attempt failed");
-        return 0;
-    }
     case LWS_CALLBACK_CLIENT_CLOSED:
     case LWS_CALLBACK_CLOSED_CLIENT_HTTP:
     case LWS_CALLBACK_WSI_DESTROY:

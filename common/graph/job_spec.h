@@ -111,7 +111,5 @@ json_t *job_spec_to_json(const struct job_spec *spec);
 /* Inner learning rate at a global sample position: linear warm-up over warmup_samples, then cosine
  * from learning_rate to learning_rate * final_learning_rate_ratio at total_samples, flat after. */
 double job_spec_learning_rate(const struct job_spec *spec, uint64_t samples_position);
-/* The same curve as a ratio 0 … 1 without the warm-up: anneals the outer rate. */
-double job_spec_anneal(const struct job_spec *spec, uint64_t samples_position);
 
 #endif

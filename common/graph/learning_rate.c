@@ -6,7 +6,8 @@
 
 #define WARMUP_START_RATIO 0.01
 
-double job_spec_anneal(const struct job_spec *spec, uint64_t samples_position)
+/* Cosine from 1 to final_learning_rate_ratio at total_samples, flat after. */
+static double anneal(const struct job_spec *spec, uint64_t samples_position)
 {
     double done = 1.0;
     if (samples_position < spec->training.total_samples)
@@ -21,5 +22,5 @@ double job_spec_learning_rate(const struct job_spec *spec, uint64_t samples_posi
     if (samples_position < spec->training.warmup_samples)
         warm = fmin(1.0, (double)samples_position / (double)spec->training.warmup_samples +
                              WARMUP_START_RATIO);
-    return spec->training.learning_rate * warm * job_spec_anneal(spec, samples_position);
+    return spec->training.learning_rate * warm * anneal(spec, samples_position);
 }

@@ -35,8 +35,10 @@ float aggregate_staleness_weight(uint32_t staleness, uint32_t active);
 /* True when an update this old is not applied: staleness > 4 × active. */
 bool aggregate_is_stale(uint32_t staleness, uint32_t active);
 /* Outer rate α for R active agents and density k/4096: min(1, 2/√R) up to 1/64, min(1, 1.4/√R) up
- * to 1/32, 1/√R above; times anneal (0 … 1). fixed > 0 overrides the rule (still annealed). */
-float aggregate_outer_rate(uint32_t active, uint32_t k, double fixed, double anneal);
+ * to 1/32, 1/√R above. fixed > 0 overrides the rule. Not annealed: what an agent sent it has
+ * dropped from its own model, so an α below 1 throws progress away (measured: 2.59 against 2.79
+ * bits per byte after 54,000 samples of the demo with α following the cosine). */
+float aggregate_outer_rate(uint32_t active, uint32_t k, double fixed);
 
 /* Checks a payload and computes one clip factor per tensor: min(1, median/norm), median over the
  * last 32 accepted updates' norms of that tensor (1 until 8 were accepted). STATUS_CORRUPT,

@@ -27,11 +27,11 @@ bool aggregate_is_stale(uint32_t staleness, uint32_t active)
     return staleness > (uint64_t)STALE_FACTOR * at_least_one(active);
 }
 
-float aggregate_outer_rate(uint32_t active, uint32_t k, double fixed, double anneal)
+float aggregate_outer_rate(uint32_t active, uint32_t k, double fixed)
 {
     double numerator = k <= K_SPARSE ? 2.0 : k <= K_MEDIUM ? 1.4 : 1.0;
     double rate = fmin(1.0, numerator / sqrt((double)at_least_one(active)));
     if (fixed > 0.0)
         rate = fixed;
-    return (float)(rate * anneal);
+    return (float)rate;
 }

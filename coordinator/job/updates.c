@@ -84,8 +84,7 @@ static enum verdict_reason examine(struct job *job, struct pending *pending)
     if (status)
         return REASON_DAMAGED;
 
-    float rate = aggregate_outer_rate(active, info.k, job->spec.outer_rate,
-                                      job_spec_anneal(&job->spec, job->figures.samples));
+    float rate = aggregate_outer_rate(active, info.k, job->spec.outer_rate);
     update->weight = rate * aggregate_staleness_weight(update->staleness, active);
     job->figures.outer_rate = (double)rate;
     return REASON_NONE;

@@ -83,8 +83,8 @@ summary() {
            staleness_histogram: $p.staleness, ledger_verified: $verify.ledger_verified}'
 }
 
-KJV_SAMPLES_PER_SECOND=1500
-FASHION_SAMPLES_PER_SECOND=1200
+KJV_SAMPLES_PER_SECOND=${KJV_SAMPLES_PER_SECOND:-600}
+FASHION_SAMPLES_PER_SECOND=${FASHION_SAMPLES_PER_SECOND:-1800}
 cd "$(dirname "$0")/../.."
 say "starting the coordinator and its private PostgreSQL in $WORK"
 coordinator_start "${RAVEN_DEMO_PORT:-0}"

@@ -35,19 +35,17 @@ static void test_is_stale(void **state)
 static void test_outer_rate(void **state)
 {
     (void)state;
-    assert_true(aggregate_outer_rate(1, 64, 0, 1) == 1.0f);
-    assert_true(aggregate_outer_rate(4, 64, 0, 1) == 1.0f); /* 2/√4 */
-    assert_close(aggregate_outer_rate(16, 64, 0, 1), 0.5);
-    assert_close(aggregate_outer_rate(16, 16, 0, 1), 0.5);
-    assert_true(aggregate_outer_rate(1, 128, 0, 1) == 1.0f);
-    assert_close(aggregate_outer_rate(16, 65, 0, 1), 0.35);
-    assert_close(aggregate_outer_rate(16, 128, 0, 1), 0.35);
-    assert_close(aggregate_outer_rate(4, 129, 0, 1), 0.5);
-    assert_close(aggregate_outer_rate(16, 512, 0, 1), 0.25);
-    assert_close(aggregate_outer_rate(16, 64, 0, 0.3), 0.15);
-    assert_close(aggregate_outer_rate(16, 64, 0.7, 0.5), 0.35);
-    assert_close(aggregate_outer_rate(3, 64, 0, 0), 0);
-    assert_true(aggregate_outer_rate(0, 64, 0, 1) == 1.0f);
+    assert_true(aggregate_outer_rate(1, 64, 0) == 1.0f);
+    assert_true(aggregate_outer_rate(4, 64, 0) == 1.0f); /* 2/√4 */
+    assert_close(aggregate_outer_rate(16, 64, 0), 0.5);
+    assert_close(aggregate_outer_rate(16, 16, 0), 0.5);
+    assert_true(aggregate_outer_rate(1, 128, 0) == 1.0f);
+    assert_close(aggregate_outer_rate(16, 65, 0), 0.35);
+    assert_close(aggregate_outer_rate(16, 128, 0), 0.35);
+    assert_close(aggregate_outer_rate(4, 129, 0), 0.5);
+    assert_close(aggregate_outer_rate(16, 512, 0), 0.25);
+    assert_close(aggregate_outer_rate(16, 64, 0.7), 0.7);
+    assert_true(aggregate_outer_rate(0, 64, 0) == 1.0f);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* Tests of coordinator/store while PostgreSQL stops, hangs or drops connections: what was posted
  * arrives once and in order, and nobody waits for ever. */
 #include "tests/unit/coordinator/store/fixture.h"
+#include "tests/unit/coordinator/store/proxy.h"
 
 #include "common/base/bytes.h"
 
@@ -193,6 +194,43 @@ static void terminated_connections_lose_and_repeat_nothing(void **state)
     assert_in_order(fixture, posted);
 }
 
+/* Rounds of events through the proxy, each with one COMMIT whose fate the store cannot know. */
+static void lose_commits(struct fixture *fixture, enum proxy_fault fault)
+{
+    static struct proxy proxy;
+    struct error err = {0};
+    char conninfo[4 * PATH_BYTES];
+    int posted = 0;
+    store_close(fixture->store);
+    fixture->store = NULL;
+    proxy_start(&proxy, fixture->dir);
+    (void)snprintf(conninfo, sizeof conninfo, "%s host='%s'", fixture->conninfo, proxy.dir);
+    fixture_ok(store_open(conninfo, SQL_DIR, &fixture->store, &err), &err);
+    atomic_store(&proxy.fault, fault);
+    for (int round = 0; round < 5; round++) {
+        atomic_store(&proxy.faults_left, 1);
+        for (int i = 0; i < 40; i++)
+            assert_int_equal(post_number(fixture->store, posted++), STATUS_OK);
+        fixture_drain(fixture->store);
+        assert_int_equal(atomic_load(&proxy.faults_left), 0);
+    }
+    store_close(fixture->store);
+    fixture->store = NULL;
+    proxy_stop(&proxy);
+    fixture_ok(store_open(fixture->conninfo, SQL_DIR, &fixture->store, &err), &err);
+    assert_in_order(fixture, posted);
+}
+
+static void an_unanswered_commit_is_not_repeated(void **state)
+{
+    lose_commits(*state, PROXY_SWALLOW);
+}
+
+static void a_commit_that_arrives_late_is_waited_for(void **state)
+{
+    lose_commits(*state, PROXY_DELAY);
+}
+
 struct answers {
     atomic_int count;
     atomic_int unavailable;
@@ -273,6 +311,8 @@ int main(void)
         WITH_STORE(no_call_waits_for_a_stopped_backend),
         WITH_STORE(a_stopped_transaction_is_written_once),
         WITH_STORE(terminated_connections_lose_and_repeat_nothing),
+        WITH_STORE(an_unanswered_commit_is_not_repeated),
+        WITH_STORE(a_commit_that_arrives_late_is_waited_for),
         WITH_STORE(enrolments_are_answered_while_postgres_is_away),
         WITH_STORE(the_queue_is_bounded_and_closing_ends),
         WITH_STORE(closing_writes_what_waits),
