@@ -82,7 +82,8 @@ static bool fetch_file(struct fetcher *fetcher, const struct fetch_mail *fetch,
                        const struct download *download)
 {
     unsigned missing = 0;
-    backoff_init(&fetcher->backoff, (uint64_t)clock_monotonic_us());
+    fetcher->logged_us = clock_monotonic_us();
+    backoff_init(&fetcher->backoff, (uint64_t)fetcher->logged_us);
     while (!is_cancelled(fetcher)) {
         struct error err = {0};
         enum status status = download_run(download, &err);

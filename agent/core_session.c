@@ -12,6 +12,7 @@
 
 #define RETRY_MIN_MS 200
 #define RETRY_MAX_MS 600000
+#define LEASE_STEPS_MAX 10000000
 #define ANSWER_PATIENCE_US (30 * 1000000ll)
 
 void core_say(struct core *core, const struct wire_message *message)
@@ -67,10 +68,21 @@ static void take_wait(struct core *core, const struct wire_wait *wait)
                                                   : wait_ms);
 }
 
+static bool lease_is_sane(const struct wire_lease *lease)
+{
+    bool trains = strcmp(lease->kind, "train") == 0;
+    return (trains || strcmp(lease->kind, "evaluate") == 0) && lease->steps > 0 &&
+           lease->steps <= LEASE_STEPS_MAX && lease->k <= CODEC_K_MAX && (!trains || lease->k > 0);
+}
+
 static void take_lease(struct core *core, const struct wire_lease *lease)
 {
     if (!core->wanted || lease->nonce != core->nonce)
         return; /* an answer to an older question */
+    if (!lease_is_sane(lease)) {
+        session_end(core->session, END_PROTOCOL_ERROR, "a lease's kind, steps or k is impossible");
+        return;
+    }
     if (!core->job_loaded || strcmp(lease->job, core->job) != 0) {
         log_debug(CORE_LOG, "lease %s is for a job that is not loaded", lease->lease);
         return; /* the same nonce gets the same lease once it is */

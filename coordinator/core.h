@@ -39,6 +39,7 @@ enum status core_job_cancel(struct core *core, const char *id, const char *reaso
                             struct error *err) MUST_CHECK;
 
 struct core_job_progress {
+    char state[16]; /* of this moment; the database follows */
     uint64_t version, samples, total_samples, parameters;
     uint64_t updates_applied, updates_stale, updates_refused;
     uint32_t volunteers;                                          /* holding a lease now */

@@ -130,6 +130,7 @@ static void run_job_read(struct core *core, struct call *call)
     struct job_figures figures;
     struct core_job_progress *progress = &call->progress;
     job_read_figures(live->job, &figures);
+    text_copy(progress->state, sizeof progress->state, live->state);
     progress->version = job_version(live->job);
     progress->samples = figures.samples;
     progress->total_samples = job_spec_of(live->job)->training.total_samples;

@@ -15,6 +15,8 @@
 #define BINARY_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX)
 #define TEXTS_WAITING_MAX 1024
 #define KILL_SECONDS 1
+#define OPENING_SECONDS 20 /* for each step until the upgrade; a slow link needs several */
+#define CLOSE_TURNS 4
 #define WRITE_CLOSE ((enum lws_write_protocol)4) /* the library's header leaves its name out */
 
 _Static_assert(BINARY_BYTES_MAX >= WIRE_TEXT_BYTES_MAX, "one receive buffer fits both");
@@ -26,6 +28,7 @@ struct text_out {
 };
 
 struct link {
+    uv_loop_t *loop;
     struct lws_context *context;
     struct lws_vhost *vhost;
     const struct link_events *events;
@@ -241,6 +244,7 @@ enum status link_create(uv_loop_t *loop, bool tls, const struct link_events *eve
         free(out);
         return error_set(err, STATUS_NO_MEMORY, "no memory for the connection");
     }
+    link->loop = loop;
     link->events = events;
     link->user = user;
     link->out = out;
@@ -256,6 +260,8 @@ enum status link_create(uv_loop_t *loop, bool tls, const struct link_events *eve
         .options = LWS_SERVER_OPTION_LIBUV | (tls ? LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT : 0),
         .foreign_loops = loops,
         .fd_limit_per_thread = 64,
+        .timeout_secs = OPENING_SECONDS,
+        .connect_timeout_secs = OPENING_SECONDS,
         .user = link,
     };
     link->context = lws_create_context(&info);
@@ -275,6 +281,9 @@ void link_free(struct link *link)
     if (!link)
         return;
     forget_connection(link);
+    lws_context_destroy(link->context);
+    for (int i = 0; i < CLOSE_TURNS; i++)
+        uv_run(link->loop, UV_RUN_NOWAIT);
     lws_context_destroy(link->context);
     free(link->out);
     free(link);

@@ -75,7 +75,6 @@ static void finish(struct session *session)
 {
     if (session->state == SESSION_STOPPED || session->state == SESSION_AWAY)
         return;
-    bool was_open = session->state == SESSION_OPEN || session->state == SESSION_CLOSING;
     backoff_lost(&session->backoff, clock_monotonic_us());
     if (session->stopping || !end_reason_may_reconnect(session->end_reason)) {
         set_state(session, SESSION_STOPPED);
@@ -84,7 +83,6 @@ static void finish(struct session *session)
         session->events->stopped(session->user, session->end_reason, session->end_text);
         return;
     }
-    (void)was_open;
     set_state(session, SESSION_AWAY);
     int64_t wait_ms = backoff_next_ms(&session->backoff, session->retry_ms);
     uv_timer_start(&session->retry_timer, on_retry, (uint64_t)wait_ms, 0);
@@ -124,10 +122,8 @@ void session_end(struct session *session, enum end_reason reason, const char *te
     }
     struct wire_message bye = {.type = WIRE_bye, .bye = {.code = reason}};
     text_copy(bye.bye.reason, sizeof bye.bye.reason, session->end_text);
-    enum status status = send_message(session, &bye);
-    if (session->state == SESSION_AWAY)
-        return; /* cut inside send_message */
-    (void)status;
+    if (send_message(session, &bye) == STATUS_BUSY)
+        return; /* it has cut the session */
     set_state(session, SESSION_CLOSING);
     link_close(session->link, (uint16_t)(CLOSE_CODE_BASE + reason));
 }
@@ -344,6 +340,8 @@ void session_free(struct session *session)
     if (!session)
         return;
     session->state = SESSION_STOPPED;
+    uv_timer_stop(&session->retry_timer);
+    uv_timer_stop(&session->tick_timer);
     link_free(session->link);
     uv_close((uv_handle_t *)&session->retry_timer, on_timer_closed);
     uv_close((uv_handle_t *)&session->tick_timer, on_timer_closed);

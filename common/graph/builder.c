@@ -90,7 +90,8 @@ static uint32_t add_batched(struct graph_builder *builder, const char *name, enu
                             uint32_t rank, const uint64_t *dims)
 {
     uint64_t all[GRAPH_RANK_MAX] = {0};
-    memcpy(all + 1, dims, rank * sizeof *dims);
+    for (uint32_t i = 0; i < rank; i++)
+        all[i + 1] = dims[i];
     if (!add_tensor(builder, name, role, rank + 1, all))
         return 0;
     return builder->graph->tensor_count - 1;

@@ -38,13 +38,16 @@ static json_t *describe_progress(const struct core_job_progress *p)
         staleness, "hash", hash);
 }
 
-/* Adds "progress": of the core when it has the job, else null. False: the core does not answer. */
+/* Adds "progress" and the state of this moment from the core when it has the job, else null. False:
+ * the core does not answer. */
 static bool add_progress(struct request *request, json_t *job, bool ask)
 {
     struct core_job_progress progress;
     const char *id = json_string_value(json_object_get(job, "id"));
     enum status status =
         ask && id ? core_job_read(request->http->core, id, &progress) : STATUS_UNAVAILABLE;
+    if (status == STATUS_OK)
+        json_object_set_new(job, "state", json_string(progress.state));
     json_object_set_new(job, "progress",
                         status == STATUS_OK ? describe_progress(&progress) : json_null());
     return status != STATUS_UNAVAILABLE;

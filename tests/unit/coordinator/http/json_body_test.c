@@ -119,11 +119,11 @@ static void test_a_flood_of_unknown_fields(void **state)
 {
     struct spec_complaints list = {0};
     json_t *json = json_object();
-    char name[300];
+    char name[304];
     (void)state;
     for (int i = 0; i < 200; i++) {
         memset(name, i % 2 ? '/' : 'x', sizeof name);
-        snprintf(name + 290, 10, "%d", i);
+        snprintf(name + 290, 14, "%d", i);
         json_object_set_new(json, name, json_null());
     }
     json_fields_known(json, "a", &list);
