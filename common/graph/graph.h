@@ -65,12 +65,14 @@ struct graph {
     uint32_t classes;         /* width of the logits: vocabulary or classes */
 };
 
-/* The last node is always OP_CROSS_ENTROPY. The caller frees with graph_free. STATUS_TOO_LARGE over GRAPH_PARAMETERS_MAX, err says the size. */
+/* The last node is always OP_CROSS_ENTROPY. The caller frees with graph_free. STATUS_TOO_LARGE over
+ * GRAPH_PARAMETERS_MAX, err says the size. */
 enum status graph_build(const struct model_spec *model, struct graph **ret,
                         struct error *err) MUST_CHECK;
 void graph_free(struct graph *graph);
 
-/* Initial master parameters theta[n]; the same bits for the same graph and seed on every machine. */
+/* Initial master parameters theta[n]; the same bits for the same graph and seed on every machine.
+ */
 void graph_initialise(const struct graph *graph, uint64_t seed, float *theta);
 
 /* Hash of names, shapes and order of the parameters: both sides must agree before any update. */

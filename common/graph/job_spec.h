@@ -41,7 +41,7 @@ enum model_preset { MODEL_MLP, MODEL_CNN, MODEL_GPT };
 
 struct model_spec {
     enum model_preset preset;
-    uint32_t layers, width, heads, context, vocabulary; /* gpt */
+    uint32_t layers, width, heads, context, vocabulary;      /* gpt */
     uint32_t inputs, hidden[MODEL_HIDDEN_MAX], hidden_count; /* mlp */
     uint32_t image_height, image_width;                      /* cnn */
     uint32_t channels[MODEL_HIDDEN_MAX], channels_count;     /* cnn: one 3×3 conv + pool each */

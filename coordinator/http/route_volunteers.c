@@ -137,7 +137,8 @@ static void create_invite(struct request *request, struct store_invite *invite)
     if (creation_is_new(request, status, &replay, &err, NULL, NULL)) {
         creation_answer(request, text, NULL, NULL);
         core_event(request->http->core, "invite.created", "info", invite->id,
-                   "an invite for %u PC(s) was made by %s", invite->max_uses, request->principal.id);
+                   "an invite for %u PC(s) was made by %s", invite->max_uses,
+                   request->principal.id);
         remember_answer(request->http, text);
     } else {
         free(text);

@@ -1,6 +1,7 @@
 /* Agents' sessions as the hub sees them: two queues per agent and the gate before hello. Service
  * thread. Control messages always go before the next data frame, so a cancel overtakes a delta that
- * is on its way; what the kernel has taken already is kept small by TCP_NOTSENT_LOWAT (server.c). */
+ * is on its way; what the kernel has taken already is kept small by TCP_NOTSENT_LOWAT (server.c).
+ */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"

@@ -9,7 +9,8 @@
 
 bool channel_name_is_valid(const char *name)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_:.-";
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_:.-";
     size_t length = strlen(name);
     return length > 0 && length < CHANNEL_NAME_BYTES && strspn(name, allowed) == length;
 }

@@ -1,7 +1,7 @@
 /* The functions that other threads call: each queues a command under the hub's lock and wakes the
- * service thread when the queue was empty. The only other thing done on the caller's thread is to look
- * the peer up and to count its queued bytes, so that a sender learns at once that a peer is gone and
- * a slow reader can never fill memory, however busy the service thread is. */
+ * service thread when the queue was empty. The only other thing done on the caller's thread is to
+ * look the peer up and to count its queued bytes, so that a sender learns at once that a peer is
+ * gone and a slow reader can never fill memory, however busy the service thread is. */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"
@@ -48,9 +48,8 @@ static enum status post_to_peer(struct hub *hub, const struct command *command, 
     if (!agent || agent->is_slow)
         goto done;
     if (agent->queued_bytes + bytes > hub->options.agent_queue_bytes_max) {
-        struct command slow = {.type = COMMAND_CLOSE,
-                               .peer = command->peer,
-                               .close = {.reason = END_SLOW_READER}};
+        struct command slow = {
+            .type = COMMAND_CLOSE, .peer = command->peer, .close = {.reason = END_SLOW_READER}};
         text_copy(slow.close.detail, DETAIL_BYTES, end_reason_text(END_SLOW_READER));
         agent->is_slow = enqueue(hub, &slow, 0) == STATUS_OK;
         goto done;
@@ -101,8 +100,7 @@ enum status hub_send_stream(struct hub *hub, uint64_t peer, enum frame_kind kind
     if (!command.stream)
         return STATUS_NO_MEMORY;
     *command.stream = (struct stream){.kind = kind, .id = stream, .bytes = shared_ref(bytes)};
-    enum status status =
-        post_to_peer(hub, &command, shared_bytes(bytes), sizeof *command.stream);
+    enum status status = post_to_peer(hub, &command, shared_bytes(bytes), sizeof *command.stream);
     if (status) {
         shared_unref(bytes);
         free(command.stream);

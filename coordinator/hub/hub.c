@@ -1,7 +1,7 @@
 /* Life of the hub: start, the service thread with its loop and timers, draining, stop. The service
- * thread creates nothing and frees nothing that other threads see; hub_stop joins it before it takes
- * the hub apart. libwebsockets runs on our loop, not the other way round, because its own loop would
- * take over the program's signals. */
+ * thread creates nothing and frees nothing that other threads see; hub_stop joins it before it
+ * takes the hub apart. libwebsockets runs on our loop, not the other way round, because its own
+ * loop would take over the program's signals. */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"

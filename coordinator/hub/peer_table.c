@@ -1,5 +1,6 @@
-/* A hash map from peer number to agent. Removal shifts the following entries back instead of leaving
- * tombstones: peers come and go for months, and a table of tombstones would probe ever longer. */
+/* A hash map from peer number to agent. Removal shifts the following entries back instead of
+ * leaving tombstones: peers come and go for months, and a table of tombstones would probe ever
+ * longer. */
 #include "coordinator/hub/peer_table.h"
 
 #include <stdlib.h>

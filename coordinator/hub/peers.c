@@ -1,8 +1,8 @@
 /* What agents' and dashboards' WebSockets have in common: life signs, message assembly and closing.
  * Service thread. libwebsockets' own pings and timers are not used: they are one O(n) list and
- * closed live peers wrongly at 10,000 connections; one sweep over all peers does their work. Its own
- * way to close (lws_close_reason, then a negative result) is not used either: on libuv, version 4.1
- * closes the socket before the close frame is written. */
+ * closed live peers wrongly at 10,000 connections; one sweep over all peers does their work. Its
+ * own way to close (lws_close_reason, then a negative result) is not used either: on libuv,
+ * version 4.1 closes the socket before the close frame is written. */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"

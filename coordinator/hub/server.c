@@ -1,7 +1,7 @@
-/* The libwebsockets side: context, the three protocols' callbacks, handshakes. Service thread, except
- * for server_start. The path decides what a connection is and the subprotocol has to fit it; refusing
- * happens in FILTER_PROTOCOL_CONNECTION, before 101, with an answer written straight to the socket
- * since libwebsockets sends none from there. */
+/* The libwebsockets side: context, the three protocols' callbacks, handshakes. Service thread,
+ * except for server_start. The path decides what a connection is and the subprotocol has to fit it;
+ * refusing happens in FILTER_PROTOCOL_CONNECTION, before 101, with an answer written straight to
+ * the socket since libwebsockets sends none from there. */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"
@@ -79,10 +79,11 @@ void server_adopt(struct hub *hub, int fd, const char *address)
 static int refuse(struct lws *wsi, int status)
 {
     char answer[96];
-    int bytes = snprintf(answer, sizeof answer,
-                         "HTTP/1.1 %d Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-                         status);
-    /* Nothing else was or will be written here; a lost answer only costs the other side its reason. */
+    int bytes =
+        snprintf(answer, sizeof answer,
+                 "HTTP/1.1 %d Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status);
+    /* Nothing else was or will be written here; a lost answer only costs the other side its reason.
+     */
     (void)!send(lws_get_socket_fd(wsi), answer, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     return -1;
 }
@@ -108,8 +109,7 @@ static int filter(struct hub *hub, struct lws *wsi, enum peer_kind kind)
     return status ? refuse(wsi, status) : 0;
 }
 
-static int establish(struct hub *hub, struct lws *wsi, struct session *session,
-                     enum peer_kind kind)
+static int establish(struct hub *hub, struct lws *wsi, struct session *session, enum peer_kind kind)
 {
     session->peer = NULL;
     if (hub->is_stopping)

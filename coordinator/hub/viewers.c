@@ -1,6 +1,7 @@
 /* Dashboards: one frame in flight per viewer, everything else is a few flags and a sequence number
- * per channel, so that a reader of any slowness costs the same memory. Service thread. Frames go out
- * in fragments: libwebsockets copies what the kernel did not take, and that has to stay small. */
+ * per channel, so that a reader of any slowness costs the same memory. Service thread. Frames go
+ * out in fragments: libwebsockets copies what the kernel did not take, and that has to stay small.
+ */
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"
@@ -192,8 +193,8 @@ static int write_chunk(struct viewer *viewer)
         viewer->out_sent_bytes = 0;
     }
     int flags = lws_write_ws_flags(LWS_WRITE_TEXT, is_first, is_last);
-    int written = lws_write(viewer->peer.wsi, hub->scratch + LWS_PRE, bytes,
-                            (enum lws_write_protocol)flags);
+    int written =
+        lws_write(viewer->peer.wsi, hub->scratch + LWS_PRE, bytes, (enum lws_write_protocol)flags);
     return written < 0 ? -1 : 0;
 }
 

@@ -51,10 +51,13 @@ static void test_handshake_refusals(void **state)
         const char *path, *subprotocol;
         int status;
     } cases[] = {
-        {"/ws/agent", NULL, 426},       {"/ws/agent", "raven.v1", 404},
-        {"/ws/live", "raven-agent.v1", 404}, {"/ws/other", "raven-agent.v1", 404},
+        {"/ws/agent", NULL, 426},
+        {"/ws/agent", "raven.v1", 404},
+        {"/ws/live", "raven-agent.v1", 404},
+        {"/ws/other", "raven-agent.v1", 404},
         {"/ws/agent/x/y/z/0123456789", "raven-agent.v1", 404},
-        {"/ws/agent", "http", 426},     {"/ws/agent", "unknown", 0},
+        {"/ws/agent", "http", 426},
+        {"/ws/agent", "unknown", 0},
     };
     struct world *world = world_start(world_options());
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -73,7 +76,8 @@ static void test_requests_that_are_no_websocket(void **state)
     (void)state;
     static const char *const requests[] = {
         "GET /ws/agent HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /ws/agent HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        "GET /ws/agent HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade, "
+        "HTTP2-Settings\r\n"
         "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
         "GET /ws/agent\r\n\r\n",
         "GET /ws/\r\n\r\nGET /ws/agent HTTP/1.1\r\n\r\n",
@@ -120,8 +124,8 @@ static void test_early_frame_and_second_hello(void **state)
     struct world *world = world_start(world_options());
     struct ws_client client;
     uint8_t data[FRAME_HEADER_BYTES + 4];
-    struct frame frame = {.kind = FRAME_UPDATE, .payload = (const uint8_t *)"abcd",
-                          .payload_bytes = 4};
+    struct frame frame = {
+        .kind = FRAME_UPDATE, .payload = (const uint8_t *)"abcd", .payload_bytes = 4};
     size_t bytes = frame_write(&frame, data);
     agent_connect(world, &client, 0);
     assert_true(ws_send(&client, WS_BINARY, data, bytes));
@@ -140,8 +144,8 @@ static void test_hostile_input(void **state)
     (void)state;
     struct world *world = world_start(world_options());
     uint8_t frame_data[FRAME_HEADER_BYTES + 4];
-    struct frame frame = {.kind = FRAME_UPDATE, .payload = (const uint8_t *)"abcd",
-                          .payload_bytes = 4};
+    struct frame frame = {
+        .kind = FRAME_UPDATE, .payload = (const uint8_t *)"abcd", .payload_bytes = 4};
     size_t frame_bytes = frame_write(&frame, frame_data);
     frame_data[frame_bytes - 1] ^= 1;
     size_t large_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX + 1;
@@ -224,7 +228,9 @@ static void test_upload_arrives_intact(void **state)
         store_u64(bytes + i, rng_u64(&rng));
     agent_join(world, &client, "upload");
     for (size_t offset = 0; offset < STREAM_BYTES; offset += FRAME_PAYLOAD_BYTES_MAX) {
-        struct frame frame = {.kind = FRAME_UPDATE, .stream = 3, .offset = offset,
+        struct frame frame = {.kind = FRAME_UPDATE,
+                              .stream = 3,
+                              .offset = offset,
                               .payload = bytes + offset,
                               .payload_bytes = FRAME_PAYLOAD_BYTES_MAX};
         assert_true(ws_send(&client, WS_BINARY, data, frame_write(&frame, data)));
@@ -454,9 +460,8 @@ static void test_drain(void **state)
     assert_true(ws_send_all(&undecided, "GET /ws/ag", 10));
     world_stop_accepting(world);
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, (void *(*)(void *))(void *)ws_read_close,
-                                    &polite),
-                     0);
+    assert_int_equal(
+        pthread_create(&thread, NULL, (void *(*)(void *))(void *)ws_read_close, &polite), 0);
     hub_drain(world->hub, 500);
     void *code;
     pthread_join(thread, &code);

@@ -1,5 +1,5 @@
-/* Which frames a viewer gets: contiguous deltas, replay after a reconnect, snapshots when the way is
- * lost or too long. */
+/* Which frames a viewer gets: contiguous deltas, replay after a reconnect, snapshots when the way
+ * is lost or too long. */
 #include "coordinator/hub/channels.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* A running hub with a listener of its own in front of it, and a record of everything it reported.
- * The callbacks answer as a coordinator would: challenge, welcome (its session is hello's label), and
- * a wait for each request. */
+ * The callbacks answer as a coordinator would: challenge, welcome (its session is hello's label),
+ * and a wait for each request. */
 #ifndef RAVEN_TESTS_HUB_FIXTURE_H
 #define RAVEN_TESTS_HUB_FIXTURE_H
 
@@ -168,8 +168,7 @@ static inline struct world *world_start(struct hub_options options)
     struct error err = {0};
     if (hub_start(&options, &world->hub, &err))
         fail_msg("%s", err.text);
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
     world->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(world->listener, (struct sockaddr *)&address, bytes), 0);

@@ -12,9 +12,9 @@ static void publish(struct world *world, const char *channel, uint64_t sequence,
 {
     char *padding = calloc(1, bytes + 1);
     memset(padding, 'x', bytes);
-    json_t *snap = json_pack("{s:s s:s s:s s:I s:{s:s}}", "t", "snap", "ch", channel, "epoch",
-                             hub_epoch(world->hub), "seq", (json_int_t)sequence, "d", "pad",
-                             padding);
+    json_t *snap =
+        json_pack("{s:s s:s s:s s:I s:{s:s}}", "t", "snap", "ch", channel, "epoch",
+                  hub_epoch(world->hub), "seq", (json_int_t)sequence, "d", "pad", padding);
     json_t *d = json_pack("{s:s s:s s:I s:{s:s}}", "t", "d", "ch", channel, "seq",
                           (json_int_t)sequence, "d", "pad", padding);
     char *snap_text = json_dumps(snap, JSON_COMPACT);
@@ -309,9 +309,10 @@ static void test_hostile_messages(void **state)
         "{\"t\":\"hello\",\"sub\":[\"over\\\"view\"]}",
         "{\"t\":\"hello\",\"sub\":[\"\"]}",
         "{\"t\":\"hello\",\"sub\":[\"over\\u0000view\"]}",
-        "{\"t\":\"hello\",\"sub\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\","
+        "{\"t\":\"hello\",\"sub\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\","
+        "\"11\","
         "\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]}",
-        "{\"t\":\"sub\",\"add\":[\"overview\"]}",   /* before hello */
+        "{\"t\":\"sub\",\"add\":[\"overview\"]}", /* before hello */
         "{\"t\":\"resync\",\"ch\":\"overview\"}", /* before hello */
         "\xff\xfe",
     };

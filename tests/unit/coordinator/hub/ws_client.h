@@ -25,7 +25,7 @@
 
 struct ws_client {
     int fd;
-    bool is_mute; /* does not answer pings */
+    bool is_mute;  /* does not answer pings */
     uint8_t *data; /* the last message, NUL-terminated */
     size_t bytes;
     int opcode; /* of the last message */
@@ -65,9 +65,8 @@ static inline bool ws_receive_all(struct ws_client *client, void *data, size_t b
 /* receive_bytes: size of the kernel's receive buffer, 0: as usual. */
 static inline bool ws_connect(struct ws_client *client, uint16_t port, int receive_bytes)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval guard = {.tv_sec = GUARD_S};
     *client = (struct ws_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (receive_bytes)
@@ -82,13 +81,13 @@ static inline int ws_handshake(struct ws_client *client, const char *path, const
                                const char *headers)
 {
     char text[8192];
-    int bytes = snprintf(text, sizeof text,
-                         "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
-                         "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%s%s%s%s\r\n",
-                         path, subprotocol ? "Sec-WebSocket-Protocol: " : "",
-                         subprotocol ? subprotocol : "", subprotocol ? "\r\n" : "",
-                         headers ? headers : "");
+    int bytes =
+        snprintf(text, sizeof text,
+                 "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+                 "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%s%s%s%s\r\n",
+                 path, subprotocol ? "Sec-WebSocket-Protocol: " : "",
+                 subprotocol ? subprotocol : "", subprotocol ? "\r\n" : "", headers ? headers : "");
     if (!ws_send_all(client, text, (size_t)bytes))
         return 0;
     size_t count = 0;
@@ -168,8 +167,8 @@ static inline bool ws_read(struct ws_client *client)
             return false;
         int opcode = header[0] & 15;
         size_t offset = opcode >= WS_CLOSE ? 0 : client->bytes;
-        uint8_t *data = opcode >= WS_CLOSE && client->fragment_count ? malloc(bytes + 1)
-                                                                     : client->data;
+        uint8_t *data =
+            opcode >= WS_CLOSE && client->fragment_count ? malloc(bytes + 1) : client->data;
         if (data == client->data) {
             client->data = realloc(client->data, offset + bytes + 1);
             data = client->data;
@@ -193,8 +192,8 @@ static inline bool ws_read(struct ws_client *client)
     }
 }
 
-/* Skips messages up to the close frame; 0 when there was none. One of RAVEN's own (4000 and more) is
- * answered, and then the other side has to close. */
+/* Skips messages up to the close frame; 0 when there was none. One of RAVEN's own (4000 and more)
+ * is answered, and then the other side has to close. */
 static inline int ws_read_close(struct ws_client *client)
 {
     while (ws_read(client)) {
