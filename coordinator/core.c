@@ -201,7 +201,7 @@ void core_stop(struct core *core)
     if (!core)
         return;
     if (core->hub)
-        hub_stop(core->hub, 2000);
+        hub_drain(core->hub, 2000); /* the loop may still speak to it */
     if (core->thread_started) {
         while (core_mail(core, MAIL_STOP, calloc(1, sizeof(struct mail))))
             clock_sleep_us(1000);
@@ -213,6 +213,7 @@ void core_stop(struct core *core)
             log_warn("core", "no closing snapshot of %s: %s", live->id, err.text);
     }
     free_state(core);
+    hub_stop(core->hub, 0);
     if (core->box) {
         struct mail *mail;
         mailbox_close(core->box);

@@ -90,14 +90,20 @@ static void start_timers(struct hub *hub)
 
 /* --- the service thread --- */
 
+#define CLOSE_TURNS 10 /* of the loop, until every handle of libwebsockets has gone */
+
 /* Closes context, timers and loop; every peer is gone afterwards. */
 static void close_loop(struct hub *hub)
 {
-    if (hub->context)
-        lws_context_destroy(hub->context);
     uv_close((uv_handle_t *)&hub->sweep_timer, NULL);
     uv_close((uv_handle_t *)&hub->beat_timer, NULL);
     uv_close((uv_handle_t *)&hub->drain_timer, NULL);
+    if (hub->context) { /* on a foreign loop: once to close its handles, once to free the rest */
+        lws_context_destroy(hub->context);
+        for (int i = 0; i < CLOSE_TURNS; i++)
+            uv_run(&hub->loop, UV_RUN_NOWAIT);
+        lws_context_destroy(hub->context);
+    }
     uv_run(&hub->loop, UV_RUN_DEFAULT);
     uv_loop_close(&hub->loop);
 }

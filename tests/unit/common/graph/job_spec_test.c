@@ -1,0 +1,158 @@
+/* What a job may say: defaults, round trip, every complaint at once with its pointer, the
+ * learning-rate curve. */
+#include "common/graph/job_spec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#define GPT_MODEL                                                                                  \
+    "{\"preset\":\"gpt\",\"layers\":2,\"width\":64,\"heads\":4,\"context\":64,\"vocabulary\":256}"
+#define TEXT_DATA "{\"kind\":\"text\",\"train\":\"art_01JD0000000000000000000001\"}"
+#define TRAINING "{\"batch_size\":8,\"total_samples\":72000}"
+#define JOB(model, data, training)                                                                 \
+    "{\"name\":\"n\",\"model\":" model ",\"data\":" data ",\"training\":" training "}"
+
+static struct spec_complaints complaints;
+
+static enum status parse(const char *text, struct job_spec *ret)
+{
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    memset(&complaints, 0, sizeof complaints);
+    enum status status = job_spec_parse(json, ret, &complaints);
+    json_decref(json);
+    return status;
+}
+
+static const struct spec_complaint *complaint_at(const char *pointer)
+{
+    for (uint32_t i = 0; i < complaints.count; i++)
+        if (strcmp(complaints.items[i].pointer, pointer) == 0)
+            return &complaints.items[i];
+    fail_msg("no complaint about %s", pointer);
+    return NULL;
+}
+
+static void refuse(const char *text, const char *pointer)
+{
+    struct job_spec spec;
+    assert_int_equal(parse(text, &spec), STATUS_INVALID);
+    assert_true(strlen(complaint_at(pointer)->detail) > 10);
+}
+
+static void test_defaults_and_round_trip(void **state)
+{
+    struct job_spec spec, again;
+    struct error err = {0};
+    (void)state;
+    if (parse(JOB(GPT_MODEL, TEXT_DATA, TRAINING), &spec))
+        fail_msg("%s %s", complaints.items[0].pointer, complaints.items[0].detail);
+    assert_int_equal(spec.training.steps_per_lease, 30);
+    assert_int_equal(spec.update.k_per_chunk, 64);
+    assert_true(spec.update.keep_unsent);
+    assert_float_equal(spec.training.adam_beta2, 0.95, 0);
+    json_t *json = job_spec_to_json(&spec);
+    char *text = json_dumps(json, JSON_COMPACT);
+    assert_int_equal(job_spec_parse_text(text, strlen(text), &again, &err), STATUS_OK);
+    json_t *json_again = job_spec_to_json(&again);
+    assert_true(json_equal(json, json_again));
+    free(text);
+    json_decref(json);
+    json_decref(json_again);
+}
+
+static void test_every_complaint_at_once(void **state)
+{
+    struct job_spec spec;
+    (void)state;
+    const char *text = "{\"name\":\"\",\"model\":{\"preset\":\"gpt\",\"layers\":0,\"width\":-3,"
+                       "\"heads\":4,\"context\":64,\"vocabulary\":256,\"colour\":1},"
+                       "\"training\":{\"batch_size\":\"8\",\"total_samples\":0}}";
+    assert_int_equal(parse(text, &spec), STATUS_INVALID);
+    complaint_at("/name");
+    complaint_at("/model/layers");
+    assert_non_null(strstr(complaint_at("/model/width")->detail, "-3"));
+    assert_string_equal(complaint_at("/model/colour")->code, "unknown");
+    assert_string_equal(complaint_at("/training/batch_size")->code, "type");
+    complaint_at("/training/total_samples");
+    complaint_at("/data");
+}
+
+static void test_wrong_models(void **state)
+{
+    (void)state;
+    refuse(JOB("{\"preset\":\"transformer9000\"}", TEXT_DATA, TRAINING), "/model/preset");
+    assert_non_null(strstr(complaint_at("/model/preset")->detail, "gpt"));
+    refuse(JOB("{}", TEXT_DATA, TRAINING), "/model/preset");
+    refuse(JOB("[]", TEXT_DATA, TRAINING), "/model");
+    refuse(JOB("{\"preset\":\"gpt\",\"layers\":2,\"width\":66,\"heads\":4,\"context\":64,"
+               "\"vocabulary\":256}",
+               TEXT_DATA, TRAINING),
+           "/model/heads");
+    refuse(JOB("{\"preset\":\"mlp\",\"inputs\":4,\"hidden\":[1,2,3,4,5,6,7,8,9],\"classes\":2}",
+               TEXT_DATA, TRAINING),
+           "/model/hidden");
+}
+
+static void test_wrong_data(void **state)
+{
+    (void)state;
+    refuse(JOB(GPT_MODEL, "{\"kind\":\"text\",\"train\":\"../../etc/passwd\"}", TRAINING),
+           "/data/train");
+    refuse(JOB(GPT_MODEL, "{\"kind\":\"sound\"}", TRAINING), "/data/kind");
+    refuse(JOB("{\"preset\":\"mlp\",\"inputs\":784,\"hidden\":[16],\"classes\":10}", TEXT_DATA,
+               TRAINING),
+           "/data/kind");
+}
+
+static void test_text_that_is_no_job(void **state)
+{
+    struct job_spec spec;
+    struct error err = {0};
+    const char *const texts[] = {"", "{", "[]", "null", "\"job\"", "{\"name\":\"n\"}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        err.text[0] = 0;
+        assert_int_not_equal(job_spec_parse_text(texts[i], strlen(texts[i]), &spec, &err),
+                             STATUS_OK);
+        assert_true(err.text[0] != 0);
+    }
+}
+
+static void test_learning_rate_curve(void **state)
+{
+    struct job_spec spec;
+    (void)state;
+    assert_int_equal(parse(JOB(GPT_MODEL, TEXT_DATA,
+                               "{\"batch_size\":8,\"total_samples\":100000,"
+                               "\"learning_rate\":0.01,\"warmup_samples\":1000,"
+                               "\"final_learning_rate_ratio\":0.1}"),
+                           &spec),
+                     STATUS_OK);
+    assert_true(job_spec_learning_rate(&spec, 0) > 0);
+    assert_true(job_spec_learning_rate(&spec, 0) < 0.001);
+    assert_float_equal(job_spec_learning_rate(&spec, 500), 0.0051, 0.0002);
+    assert_float_equal(job_spec_learning_rate(&spec, 1000), 0.01, 0.0001);
+    assert_float_equal(job_spec_learning_rate(&spec, 50000), 0.0055, 0.00001);
+    assert_float_equal(job_spec_learning_rate(&spec, 100000), 0.001, 1e-9);
+    assert_float_equal(job_spec_learning_rate(&spec, 900000), 0.001, 1e-9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_and_round_trip),
+        cmocka_unit_test(test_every_complaint_at_once),
+        cmocka_unit_test(test_wrong_models),
+        cmocka_unit_test(test_wrong_data),
+        cmocka_unit_test(test_text_that_is_no_job),
+        cmocka_unit_test(test_learning_rate_curve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
