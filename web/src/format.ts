@@ -87,7 +87,7 @@ export function times(ratio: number | null): string {
 
 export function learningRate(value: number | null | undefined): Amount {
   if (!isNumber(value)) return NONE;
-  if (value !== 0 && Math.abs(value) < 1e-4) return { text: value.toExponential(2), unit: "/step" };
+  if (value !== 0 && Math.abs(value) < 1e-3) return { text: value.toExponential(2), unit: "/step" };
   return { text: String(Number(value.toPrecision(3))), unit: "/step" };
 }
 

@@ -62,6 +62,7 @@ test("learning rates keep their digits", () => {
   assert.equal(f.learningRate(0.0027412).text, "0.00274");
   assert.equal(f.learningRate(0.003).text, "0.003");
   assert.equal(f.learningRate(0.0000123).text, "1.23e-5");
+  assert.equal(f.learningRate(0.000445).text, "4.45e-4");
   assert.equal(f.learningRate(0).text, "0");
 });
 
