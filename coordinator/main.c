@@ -57,6 +57,28 @@ static enum status choose_dir(const char *path, const char *beside, char ret[PAT
     return path_format(ret, "%s/../%s", dirname(program), beside);
 }
 
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+/* Before anything is made on disk. */
+static enum status check_bind(struct program *program, struct error *err)
+{
+    const struct config *config = program->config;
+    if (is_loopback(config->bind) || config->allow_plain_http)
+        return STATUS_OK;
+    return error_set(err, STATUS_DENIED,
+                     "--bind %s would send keys unencrypted: put a TLS proxy in front and add "
+                     "--allow-plain-http, or bind 127.0.0.1",
+                     config->bind);
+}
+
+static enum status make_data_dir(struct program *program, struct error *err)
+{
+    return file_make_dirs(program->config->data, 0711, err);
+}
+
 static enum status start_database(struct program *program, struct error *err)
 {
     const struct config *config = program->config;
@@ -192,19 +214,9 @@ static void take_http(void *context, int fd, const struct sockaddr *address, soc
     http_add_connection(program->http, fd, address, bytes);
 }
 
-static bool is_loopback(const char *address)
-{
-    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
-}
-
 static enum status start_front(struct program *program, struct error *err)
 {
     const struct config *config = program->config;
-    if (!is_loopback(config->bind) && !config->allow_plain_http)
-        return error_set(err, STATUS_DENIED,
-                         "--bind %s would send keys unencrypted: put a TLS proxy in front and add "
-                         "--allow-plain-http, or bind 127.0.0.1",
-                         config->bind);
     struct front_options options = {.bind_address = config->bind,
                                     .port = (uint16_t)config->port,
                                     .decide_deadline_ms = 5000,
@@ -245,8 +257,8 @@ static void stop(struct program *program)
 static enum status start(struct program *program, struct error *err)
 {
     static enum status (*const steps[])(struct program *, struct error *) = {
-        start_database, start_auth, start_core, start_http, start_front};
-    enum status status = file_make_dirs(program->config->data, 0711, err);
+        check_bind, make_data_dir, start_database, start_auth, start_core, start_http, start_front};
+    enum status status = STATUS_OK;
     for (size_t i = 0; i < COUNT_OF(steps) && status == STATUS_OK; i++)
         status = steps[i](program, err);
     return status;
