@@ -73,8 +73,9 @@ json_t *artifact_to_json(const struct store_artifact *artifact)
 {
     char hex[SHA256_HEX_BYTES];
     hex_encode(artifact->sha256, SHA256_BYTES, hex);
-    return json_pack("{ss ss ss sI ss ss sn sI so}", "id", artifact->id, "kind", artifact->kind,
+    return json_pack("{ss ss ss sI ss ss ss? sI so}", "id", artifact->id, "kind", artifact->kind,
                      "filename", artifact->filename, "size_bytes", (json_int_t)artifact->size_bytes,
-                     "sha256", hex, "state", artifact->state, "reason", "items",
+                     "sha256", hex, "state", artifact->state, "reason",
+                     artifact->reason[0] ? artifact->reason : NULL, "items",
                      (json_int_t)artifact->items, "created_at", json_time(artifact->created_ms));
 }

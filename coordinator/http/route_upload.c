@@ -176,8 +176,10 @@ static void reject(struct request *request, struct upload *upload, enum problem 
                    const char *sentence)
 {
     struct error err = {0};
+    char reason[sizeof upload->artifact.reason];
+    text_copy(reason, sizeof reason, sentence);
     unlink(upload->path);
-    if (store_artifact_set_state(request->http->store, upload->artifact.id, "rejected", 0, &err))
+    if (store_artifact_reject(request->http->store, upload->artifact.id, reason, &err))
         core_event(request->http->core, "artifact.failed", "warn", upload->artifact.id,
                    "a rejected upload could not be marked: %s", err.text);
     core_event(request->http->core, "artifact.rejected", "warn", upload->artifact.id, "%s",

@@ -92,6 +92,8 @@ expect 201 "declare with a wrong checksum"
 WRONG=$(jq -r .id "$WORK/body")
 patch "$WRONG" 0 "$WORK/hello"
 expect 460 "upload with a wrong checksum" '.type == "/problems/checksum-mismatch"'
+request GET "/v1/artifacts/$WRONG"
+expect 200 "the rejected artifact" '.state == "rejected" and (.reason | length > 10)'
 declare_text 12 "$(sha256sum "$WORK/hello" | cut -d' ' -f1)"
 expect 201 "declare"
 RIGHT=$(jq -r .id "$WORK/body")
