@@ -136,16 +136,16 @@ if grep -rqF "$KEY" "$WORK/coordinator.log" "$WORK/coordinator.out"; then fail "
 # With --database-url that server is used and no private one is made.
 SOCKET=$(dirname "$(find "$WORK/data/postgres" -name '.s.PGSQL.5432')")
 psql "host=$SOCKET user=raven dbname=postgres" -qc 'create database other'
-"$COORDINATOR" --data "$WORK/second" --port 0 --database-url "host=$SOCKET user=raven dbname=other" \
+"$COORDINATOR" --data "$WORK/coordinator-b" --port 0 --database-url "host=$SOCKET user=raven dbname=other" \
     >"$WORK/second.out" 2>"$WORK/second.log" &
 SECOND=$!
 second_is_ready() { grep -q '^raven-coordinator is ready' "$WORK/second.out"; }
 wait_for 20 "the second coordinator is ready" second_is_ready
-[ ! -e "$WORK/second/postgres" ] || fail "a private PostgreSQL was made beside --database-url"
+[ ! -e "$WORK/coordinator-b/postgres" ] || fail "a private PostgreSQL was made beside --database-url"
 kill -TERM "$SECOND"
 wait "$SECOND" || fail "the second coordinator did not stop well: $(cat "$WORK/second.log")"
 CODE=0
-"$COORDINATOR" --data "$WORK/third" --bind 0.0.0.0 2>"$WORK/third.log" || CODE=$?
+"$COORDINATOR" --data "$WORK/coordinator-c" --bind 0.0.0.0 2>"$WORK/third.log" || CODE=$?
 [ "$CODE" = 1 ] && grep -q allow-plain-http "$WORK/third.log" || fail "an unsafe bind: $CODE"
-[ ! -e "$WORK/third" ] || fail "a refused start left files"
+[ ! -e "$WORK/coordinator-c" ] || fail "a refused start left files"
 echo "api test passed"
