@@ -22,22 +22,7 @@ static size_t message_bytes(enum wire_type type)
 #define MESSAGE(name, sender, purpose)                                                             \
     case WIRE_##name:                                                                              \
         return offsetof(struct wire_message, name) + sizeof(struct wire_##name);
-#define FIELD_TEXT(m, name, max)
-#define FIELD_U64(m, name)
-#define FIELD_F64(m, name)
-#define FIELD_BOOL(m, name)
-#define FIELD_HEX(m, name, count)
-#define FIELD_HASH(m, name)
-#define END(name)
 #include "common/wire/messages.def"
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
     default:
         return sizeof(struct wire_message);
     }

@@ -43,35 +43,12 @@ struct spec {
     }                                                                                              \
     ;
 #include "common/wire/messages.def"
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
 
 static const struct spec specs[WIRE_TYPE_COUNT] = {
 #define MESSAGE(name, sender, purpose)                                                             \
     [WIRE_##name] = {#name, WIRE_FROM_##sender, fields_of_##name, COUNT_OF(fields_of_##name)},
-#define FIELD_TEXT(m, name, max)
-#define FIELD_U64(m, name)
-#define FIELD_F64(m, name)
-#define FIELD_BOOL(m, name)
-#define FIELD_HEX(m, name, count)
-#define FIELD_HASH(m, name)
-#define END(name)
 #include "common/wire/messages.def"
 };
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
 
 static bool type_is_known(enum wire_type type)
 {

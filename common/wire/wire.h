@@ -18,24 +18,9 @@
 enum wire_type {
     WIRE_NONE,
 #define MESSAGE(name, sender, purpose) WIRE_##name,
-#define FIELD_TEXT(m, name, max)
-#define FIELD_U64(m, name)
-#define FIELD_F64(m, name)
-#define FIELD_BOOL(m, name)
-#define FIELD_HEX(m, name, count)
-#define FIELD_HASH(m, name)
-#define END(name)
 #include "common/wire/messages.def"
     WIRE_TYPE_COUNT
 };
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
 
 /* struct wire_hello, struct wire_lease, … */
 #define MESSAGE(name, sender, purpose) struct wire_##name {
@@ -49,37 +34,14 @@ enum wire_type {
     }                                                                                              \
     ;
 #include "common/wire/messages.def"
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
 
 struct wire_message {
     enum wire_type type;
     union {
 #define MESSAGE(name, sender, purpose) struct wire_##name name;
-#define FIELD_TEXT(m, name, max)
-#define FIELD_U64(m, name)
-#define FIELD_F64(m, name)
-#define FIELD_BOOL(m, name)
-#define FIELD_HEX(m, name, count)
-#define FIELD_HASH(m, name)
-#define END(name)
 #include "common/wire/messages.def"
     };
 };
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
 
 enum wire_sender { WIRE_FROM_AGENT = 1, WIRE_FROM_COORDINATOR = 2, WIRE_FROM_BOTH = 3 };
 

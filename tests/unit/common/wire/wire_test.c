@@ -34,14 +34,6 @@ static void fill(struct wire_message *m, enum wire_type type)
         break;
     }
 }
-#undef MESSAGE
-#undef FIELD_TEXT
-#undef FIELD_U64
-#undef FIELD_F64
-#undef FIELD_BOOL
-#undef FIELD_HEX
-#undef FIELD_HASH
-#undef END
 
 static void every_message_survives_the_round_trip(void **state)
 {
