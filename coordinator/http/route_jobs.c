@@ -140,7 +140,8 @@ static bool read_reason(struct request *request, char ret[REASON_CHARACTERS_MAX 
         return false;
     json_fields_known(json, "reason", &complaints);
     const char *reason = json_field_text(json, "reason", REASON_CHARACTERS_MAX, false, &complaints);
-    (void)text_copy(ret, REASON_CHARACTERS_MAX + 1, reason && reason[0] ? reason : "no reason given");
+    (void)text_copy(ret, REASON_CHARACTERS_MAX + 1,
+                    reason && reason[0] ? reason : "no reason given");
     text_sanitize(ret);
     json_decref(json);
     if (complaints.count > 0)
