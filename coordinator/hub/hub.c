@@ -104,7 +104,8 @@ static void close_loop(struct hub *hub)
             uv_run(&hub->loop, UV_RUN_NOWAIT);
         lws_context_destroy(hub->context);
     }
-    uv_run(&hub->loop, UV_RUN_DEFAULT);
+    while (uv_run(&hub->loop, UV_RUN_DEFAULT)) /* the last peer's end may have stopped it again */
+        ;
     uv_loop_close(&hub->loop);
 }
 

@@ -183,11 +183,6 @@ void commands_discard(struct hub *hub); /* at the end */
 void commands_post_stop(struct hub *hub, uint32_t drain_ms);
 
 /* --- the server and its loop --- */
-struct arrival { /* a socket whose handshake is not finished */
-    struct arrival *previous, *next;
-    char address[ADDRESS_BYTES];
-};
-
 struct hub {
     struct hub_options options;
     char epoch[EPOCH_BYTES];
@@ -206,7 +201,6 @@ struct hub {
     struct peer_table table;
 
     struct peer *peers; /* all, closing ones too */
-    struct arrival *arrivals;
     struct channel *channels;
     struct shared *heartbeat; /* newest hb frame */
     uint64_t last_peer;

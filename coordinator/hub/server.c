@@ -34,19 +34,14 @@ static struct hub *hub_of(struct lws *wsi)
 
 /* --- arrivals --- */
 
-static void forget_arrival(struct hub *hub, struct lws *wsi)
+struct arrival { /* a socket whose handshake is not finished: libwebsockets' opaque pointer */
+    char address[ADDRESS_BYTES];
+};
+
+static void forget_arrival(struct lws *wsi)
 {
-    struct arrival *arrival = lws_get_opaque_user_data(wsi);
-    if (!arrival)
-        return;
+    free(lws_get_opaque_user_data(wsi));
     lws_set_opaque_user_data(wsi, NULL);
-    if (arrival->previous)
-        arrival->previous->next = arrival->next;
-    else
-        hub->arrivals = arrival->next;
-    if (arrival->next)
-        arrival->next->previous = arrival->previous;
-    free(arrival);
 }
 
 void server_adopt(struct hub *hub, int fd, const char *address)
@@ -58,10 +53,6 @@ void server_adopt(struct hub *hub, int fd, const char *address)
         return;
     }
     text_copy(arrival->address, sizeof arrival->address, address);
-    arrival->next = hub->arrivals;
-    if (arrival->next)
-        arrival->next->previous = arrival;
-    hub->arrivals = arrival;
     /* Best effort: without them a connection works, only with more delay. */
     int on = 1, unsent = UNSENT_BYTES_MAX;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -118,7 +109,7 @@ static int establish(struct hub *hub, struct lws *wsi, struct session *session, 
     int result = kind == PEER_VIEWER
                      ? viewers_open(hub, wsi, &session->peer)
                      : agents_open(hub, wsi, arrival ? arrival->address : "", &session->peer);
-    forget_arrival(hub, wsi);
+    forget_arrival(wsi);
     return result;
 }
 
@@ -177,7 +168,7 @@ static int serve(struct lws *wsi, enum lws_callback_reasons reason, struct sessi
         closed(hub, session);
         return 0;
     case LWS_CALLBACK_WSI_DESTROY:
-        forget_arrival(hub, wsi);
+        forget_arrival(wsi);
         return 0;
     default:
         return 0;
@@ -209,7 +200,7 @@ static int serve_http(struct lws *wsi, enum lws_callback_reasons reason, void *u
     case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* no subprotocol */
         return refuse(wsi, HTTP_UPGRADE_REQUIRED);
     case LWS_CALLBACK_WSI_DESTROY:
-        forget_arrival(hub_of(wsi), wsi);
+        forget_arrival(wsi);
         return 0;
     default:
         return 0;
