@@ -1,6 +1,8 @@
 /* Autodiff against central differences on whole small graphs of each preset, and the same numbers
  * with one thread and with several. */
 #include "agent/engine/executor.h"
+
+#include "agent/backend/cpu/cpu.h"
 #include "common/base/rng.h"
 
 #include <math.h>
@@ -32,12 +34,14 @@ struct rig {
     float *parameters;
 };
 
-static struct rig make_rig(const struct model_spec *model, uint32_t threads)
+static struct rig make_rig(const struct model_spec *model, uint32_t threads,
+                           const struct cpu_kernels *kernels)
 {
     struct rig rig;
     struct error err = {0};
     struct rng rng;
-    if (graph_build(model, &rig.graph, &err) || backend_create_cpu(threads, &rig.backend, &err) ||
+    if (graph_build(model, &rig.graph, &err) ||
+        cpu_backend_create(threads, kernels, &rig.backend, &err) ||
         executor_create(rig.graph, rig.backend, BATCH, &rig.executor, &err))
         fail_msg("%s", err.text);
     uint64_t n = rig.graph->parameter_count;
@@ -79,7 +83,7 @@ static double mean_loss(struct rig *rig)
  * parameter by its own entry, within what fp32 and kinks of ReLU and max allow. */
 static void check_gradient(const struct model_spec *model)
 {
-    struct rig rig = make_rig(model, 1);
+    struct rig rig = make_rig(model, 1, cpu_kernels_best());
     uint64_t n = rig.graph->parameter_count;
     float *gradient = malloc(n * sizeof *gradient);
     mean_loss(&rig);
@@ -127,12 +131,14 @@ static void test_gradients_of_cnn(void **state)
     check_gradient(&cnn);
 }
 
-static void test_threads_agree(void **state)
+/* One thread with the best kernels against three with the portable ones. */
+static void test_threads_and_kernels_agree(void **state)
 {
     const struct model_spec *const models[] = {&gpt, &mlp, &cnn};
     (void)state;
     for (int i = 0; i < 3; i++) {
-        struct rig one = make_rig(models[i], 1), three = make_rig(models[i], 3);
+        struct rig one = make_rig(models[i], 1, cpu_kernels_best());
+        struct rig three = make_rig(models[i], 3, cpu_kernels_portable());
         uint64_t n = one.graph->parameter_count;
         assert_float_equal(mean_loss(&one), mean_loss(&three), 1e-5);
         const float *a = executor_backward(one.executor, one.parameters);
@@ -147,7 +153,7 @@ static void test_threads_agree(void **state)
 static void test_fewer_samples_than_the_batch(void **state)
 {
     (void)state;
-    struct rig rig = make_rig(&mlp, 2);
+    struct rig rig = make_rig(&mlp, 2, cpu_kernels_best());
     double all, first;
     uint64_t hits;
     executor_forward(rig.executor, rig.parameters, BATCH, &all, &hits);
@@ -163,7 +169,7 @@ int main(void)
         cmocka_unit_test(test_gradients_of_gpt),
         cmocka_unit_test(test_gradients_of_mlp),
         cmocka_unit_test(test_gradients_of_cnn),
-        cmocka_unit_test(test_threads_agree),
+        cmocka_unit_test(test_threads_and_kernels_agree),
         cmocka_unit_test(test_fewer_samples_than_the_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
