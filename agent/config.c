@@ -280,7 +280,7 @@ static enum status render_option(const struct config *config, const struct optio
                          set ? value : option->fallback);
 }
 
-enum status config_render(const struct config *config, struct buffer *ret)
+static enum status render(const struct config *config, struct buffer *ret)
 {
     enum status status = buffer_append_text(
         ret, "# raven-agent. Flags and RAVEN_ variables win over this file.\n\n");
@@ -298,7 +298,7 @@ enum status config_save(const struct config *config, struct error *err)
         return status;
     struct buffer text;
     buffer_init(&text, CONFIG_FILE_BYTES_MAX);
-    status = config_render(config, &text);
+    status = render(config, &text);
     if (status)
         error_set(err, status, "cannot write %s: %s", path, status_text(status));
     else

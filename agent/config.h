@@ -43,7 +43,6 @@ enum status config_find_state_dir(struct config *config, struct error *err) MUST
 /* Writes <state_dir>/agent.conf: every key with its help; those at their default, or set for this
  * run by the environment, as comments. */
 enum status config_save(const struct config *config, struct error *err) MUST_CHECK;
-enum status config_render(const struct config *config, struct buffer *ret) MUST_CHECK;
 /* The options as lines for --help. */
 enum status config_help(struct buffer *ret) MUST_CHECK;
 

@@ -15,6 +15,7 @@
 
 #define TICK_US 1000000
 #define ALIVE_US 5000000
+#define RETRY_US 1000
 
 enum status core_mail(struct core *core, int type, struct mail *mail)
 {
@@ -25,6 +26,24 @@ enum status core_mail(struct core *core, int type, struct mail *mail)
     if (status)
         free(mail);
     return status;
+}
+
+void *core_mail_make(size_t bytes)
+{
+    void *mail;
+    while (!(mail = calloc(1, bytes)))
+        clock_sleep_us(RETRY_US);
+    return mail;
+}
+
+void core_mail_surely(struct core *core, int type, struct mail *mail)
+{
+    enum status status;
+    mail->type = type;
+    while ((status = mailbox_post(core->box, mail)) == STATUS_BUSY)
+        clock_sleep_us(RETRY_US);
+    if (status) /* closed: the core has ended */
+        free(mail);
 }
 
 void core_event(struct core *core, const char *type, const char *severity, const char *subject,
@@ -49,7 +68,7 @@ void core_event(struct core *core, const char *type, const char *severity, const
         log_warn("core", "the mailbox is full; an event is not shown live");
 }
 
-void core_handle(struct core *core, struct mail *mail)
+static void handle_mail(struct core *core, struct mail *mail)
 {
     struct mail_message *message = (struct mail_message *)mail;
     struct mail_frame *frame = (struct mail_frame *)mail;
@@ -107,7 +126,7 @@ static void *loop(void *context)
         int wait_ms = (int)((next_tick_us - clock_monotonic_us()) / 1000) + 1;
         struct mail *mail = mailbox_take(core->box, wait_ms < 1 ? 1 : wait_ms);
         if (mail)
-            core_handle(core, mail);
+            handle_mail(core, mail);
         else if (core->stopping)
             return NULL;
     }
@@ -203,8 +222,7 @@ void core_stop(struct core *core)
     if (core->hub)
         hub_drain(core->hub, 2000); /* the loop may still speak to it */
     if (core->thread_started) {
-        while (core_mail(core, MAIL_STOP, calloc(1, sizeof(struct mail))))
-            clock_sleep_us(1000);
+        core_mail_surely(core, MAIL_STOP, core_mail_make(sizeof(struct mail)));
         pthread_join(core->thread, NULL);
     }
     for (struct live_job *live = core->jobs; live; live = live->next) {

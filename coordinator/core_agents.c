@@ -80,15 +80,11 @@ static void on_frame(void *context, uint64_t peer, const struct frame *frame)
 static void on_closed(void *context, uint64_t peer, enum end_reason reason, const char *detail)
 {
     struct core *core = context;
-    struct mail_closed *mail;
-    do { /* must arrive: only waits when memory or the mailbox is out */
-        mail = calloc(1, sizeof *mail);
-        if (mail) {
-            mail->peer = peer;
-            mail->reason = reason;
-            text_copy(mail->detail, sizeof mail->detail, detail);
-        }
-    } while (core_mail(core, MAIL_AGENT_CLOSED, (struct mail *)mail) == STATUS_NO_MEMORY);
+    struct mail_closed *mail = core_mail_make(sizeof *mail);
+    mail->peer = peer;
+    mail->reason = reason;
+    text_copy(mail->detail, sizeof mail->detail, detail);
+    core_mail_surely(core, MAIL_AGENT_CLOSED, &mail->mail);
 }
 
 static bool on_viewer(void *context, const struct hub_viewer_handshake *handshake)

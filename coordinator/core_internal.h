@@ -198,7 +198,9 @@ struct core {
 
 /* core.c */
 enum status core_mail(struct core *core, int type, struct mail *mail) MUST_CHECK;
-void core_handle(struct core *core, struct mail *mail);
+/* For mail that must arrive: both wait while memory or the mailbox is out. Made of zeros. */
+void *core_mail_make(size_t bytes);
+void core_mail_surely(struct core *core, int type, struct mail *mail);
 
 /* core_calls.c */
 void core_call_run(struct core *core, struct call *call);
@@ -240,7 +242,6 @@ void core_jobs_tick(struct core *core, int64_t now_us);
 void core_live_tick(struct core *core);
 void core_live_event(struct core *core, const struct store_event *event);
 void rate_add(struct rate *rate, uint64_t amount);
-double rate_per_s(const struct rate *rate);
 void rate_turn(struct rate *rate);
 
 #endif

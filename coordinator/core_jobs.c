@@ -39,22 +39,15 @@ struct live_job *live_job_choose(struct core *core, const struct session *sessio
     return best;
 }
 
-/* On the ledger's thread. The mail must arrive: waits while memory or the mailbox is out. */
+/* On the ledger's thread. */
 static void on_durable(void *context, uint64_t sequence, enum status status)
 {
     struct live_job *live = context;
-    for (;;) {
-        struct mail_durable *mail = calloc(1, sizeof *mail);
-        if (mail) {
-            text_copy(mail->job, sizeof mail->job, live->id);
-            mail->sequence = sequence;
-            mail->status = status;
-        }
-        enum status posted = core_mail(live->core, MAIL_DURABLE, (struct mail *)mail);
-        if (posted != STATUS_BUSY && posted != STATUS_NO_MEMORY)
-            return;
-        clock_sleep_us(1000);
-    }
+    struct mail_durable *mail = core_mail_make(sizeof *mail);
+    text_copy(mail->job, sizeof mail->job, live->id);
+    mail->sequence = sequence;
+    mail->status = status;
+    core_mail_surely(live->core, MAIL_DURABLE, &mail->mail);
 }
 
 void live_job_free(struct core *core, struct live_job *live)

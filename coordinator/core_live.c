@@ -6,6 +6,7 @@
 #include "coordinator/core_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ void rate_turn(struct rate *rate)
 }
 
 /* Mean of the whole seconds seen, at most the last nine. */
-double rate_per_s(const struct rate *rate)
+static double rate_per_s(const struct rate *rate)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < RATE_SECONDS - 1; i++)
@@ -359,17 +360,13 @@ static void set_job_traffic(const struct live_job *live, const struct job_figure
 static json_t *job_json(struct core *core, const struct live_job *live,
                         const struct job_figures *figures)
 {
-    static const char *const presets[] = {
-        [MODEL_MLP] = "mlp", [MODEL_CNN] = "cnn", [MODEL_GPT] = "gpt"};
     const struct job_spec *spec = job_spec_of(live->job);
+    json_t *preset = json_object_get(json_object_get(live->spec_json, "model"), "preset");
     char hash[17];
-    uint8_t bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(job_hash(live->job) >> (56 - 8 * i));
-    hex_encode(bytes, sizeof bytes, hash);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job_hash(live->job));
     json_t *json = job_row_json(live);
     json_object_set_new(json, "reason", live->reason[0] ? json_string(live->reason) : json_null());
-    json_object_set_new(json, "preset", json_string(presets[spec->model.preset]));
+    json_object_set(json, "preset", preset);
     json_object_set_new(json, "parameters", integer(job_parameters(live->job)));
     json_object_set_new(json, "loss", number(figures->loss));
     json_object_set_new(json, "held_out_loss_first", number(figures->held_out_loss_first));

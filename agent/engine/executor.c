@@ -30,7 +30,6 @@ struct executor {
     float *gradient; /* [n] */
     void *input;
     int32_t *target;
-    uint64_t memory_bytes;
 };
 
 void executor_free(struct executor *executor)
@@ -176,7 +175,6 @@ static enum status allocate_memory(struct executor *executor, uint64_t floats, s
                          "a training step with batch_size %u needs %llu MiB, more than there is; "
                          "use a smaller batch_size",
                          executor->batch, (unsigned long long)(all >> 18));
-    executor->memory_bytes = all * sizeof(float);
     return STATUS_OK;
 }
 
@@ -208,11 +206,6 @@ void *executor_input(struct executor *executor)
 int32_t *executor_target(struct executor *executor)
 {
     return executor->target;
-}
-
-uint64_t executor_memory_bytes(const struct executor *executor)
-{
-    return executor->memory_bytes;
 }
 
 static void *place(const struct executor *executor, uint64_t offset)

@@ -29,6 +29,4 @@ void executor_forward(struct executor *executor, const float *parameters, uint32
  * the next call. */
 const float *executor_backward(struct executor *executor, const float *parameters);
 
-uint64_t executor_memory_bytes(const struct executor *executor);
-
 #endif

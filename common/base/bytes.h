@@ -32,6 +32,14 @@ static inline float load_f32(const void *p)
     return value;
 }
 
+static inline double load_f64(const void *p)
+{
+    uint64_t bits = load_u64(p);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static inline void store_u16(void *p, uint16_t v)
 {
     uint8_t *b = p;
@@ -57,6 +65,13 @@ static inline void store_f32(void *p, float v)
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
     store_u32(p, bits);
+}
+
+static inline void store_f64(void *p, double v)
+{
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    store_u64(p, bits);
 }
 
 /* False when the true result does not fit; *ret is then untouched. */

@@ -52,20 +52,6 @@ float norms_clip_factor(const struct norms *norms, double norm)
     return factor > (double)FLT_MIN ? (float)factor : FLT_MIN;
 }
 
-static uint64_t double_bits(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static double bits_double(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 enum status history_write(const struct norms *norms, uint32_t tensor_count, struct buffer *ret)
 {
     const size_t tensor_bytes_max = TENSOR_HEAD_BYTES + HISTORY_NORMS * sizeof(uint64_t);
@@ -82,7 +68,7 @@ enum status history_write(const struct norms *norms, uint32_t tensor_count, stru
         store_u32(out + 4, norms[t].next);
         out += TENSOR_HEAD_BYTES;
         for (uint32_t i = 0; i < norms[t].count; i++, out += sizeof(uint64_t))
-            store_u64(out, double_bits(norms[t].values[i]));
+            store_f64(out, norms[t].values[i]);
     }
     ret->bytes = (size_t)(out - ret->data);
     return STATUS_OK;
@@ -100,7 +86,7 @@ static size_t check_tensor(const uint8_t *data, size_t bytes)
     if (count < HISTORY_NORMS ? next != count : next >= HISTORY_NORMS)
         return 0;
     for (size_t at = TENSOR_HEAD_BYTES; at < tensor_bytes; at += sizeof(uint64_t)) {
-        double norm = bits_double(load_u64(data + at));
+        double norm = load_f64(data + at);
         if (!isfinite(norm) || norm <= 0.0)
             return 0;
     }
@@ -127,7 +113,7 @@ enum status history_read(const uint8_t *data, size_t bytes, uint32_t tensor_coun
         norms[t] = (struct norms){.count = load_u32(data + at), .next = load_u32(data + at + 4)};
         at += TENSOR_HEAD_BYTES;
         for (uint32_t i = 0; i < norms[t].count; i++, at += sizeof(uint64_t))
-            norms[t].values[i] = bits_double(load_u64(data + at));
+            norms[t].values[i] = load_f64(data + at);
     }
     return STATUS_OK;
 }

@@ -34,6 +34,10 @@ const struct route *route_find(const char *method, const char *path,
                                size_t allow_bytes);
 bool route_allows_query(const struct route *route, const char *name);
 
+struct store_artifact;
+/* The artifact that {id} names. False: answered (404, or the store's trouble). */
+bool route_find_artifact(struct request *request, struct store_artifact *ret);
+
 #define ROUTE(method, path, access, scope, body, flags, query, handler)                            \
     void handler(struct request *request);
 #include "coordinator/http/routes.def"

@@ -21,8 +21,7 @@
 #define FILENAME_CHARACTERS_MAX 128
 #define SPARE_BYTES (64u << 20) /* of the disk, never given to artifacts */
 
-/* False: answered. */
-static bool find(struct request *request, struct store_artifact *ret)
+bool route_find_artifact(struct request *request, struct store_artifact *ret)
 {
     struct error err = {0};
     enum status status = STATUS_NOT_FOUND;
@@ -55,7 +54,7 @@ void route_artifacts(struct request *request)
 void route_artifact(struct request *request)
 {
     struct store_artifact artifact;
-    if (find(request, &artifact))
+    if (route_find_artifact(request, &artifact))
         respond_json(request, MHD_HTTP_OK, artifact_to_json(&artifact));
 }
 
@@ -64,7 +63,7 @@ void route_artifact_content(struct request *request)
     struct store_artifact artifact;
     char path[PATH_BYTES], hex[SHA256_HEX_BYTES], etag[SHA256_HEX_BYTES + 16];
     struct stat file;
-    if (!find(request, &artifact))
+    if (!route_find_artifact(request, &artifact))
         return;
     if (strcmp(artifact.state, "ready") != 0) {
         respond_problem(request, PROBLEM_INVALID_STATE, "The artifact is %s, not ready.",

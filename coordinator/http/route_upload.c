@@ -57,26 +57,12 @@ static void release(void *context)
     free(upload);
 }
 
-/* An artifact that still takes bytes. False: answered. */
-static bool find_open(struct request *request, struct store_artifact *ret)
-{
-    struct error err = {0};
-    enum status status = STATUS_NOT_FOUND;
-    if (id_is_valid(request->parameter, "art"))
-        status = store_artifact_get(request->http->store, request->parameter, ret, &err);
-    if (status == STATUS_NOT_FOUND)
-        respond_problem(request, PROBLEM_NOT_FOUND, "There is no artifact with this id.");
-    else if (status)
-        respond_status(request, status, &err);
-    return status == STATUS_OK;
-}
-
 void route_upload_offset(struct request *request)
 {
     struct store_artifact artifact;
     char path[PATH_BYTES];
     struct stat file = {0};
-    if (!find_open(request, &artifact))
+    if (!route_find_artifact(request, &artifact))
         return;
     uint64_t offset = artifact.size_bytes;
     if (strcmp(artifact.state, "ready") != 0) {
@@ -258,7 +244,7 @@ void route_upload(struct request *request)
     }
     upload->http = request->http;
     upload->fd = -1;
-    if (!find_open(request, &upload->artifact) || !prepare(request, upload)) {
+    if (!route_find_artifact(request, &upload->artifact) || !prepare(request, upload)) {
         release(upload);
         return;
     }

@@ -1,31 +1,18 @@
 /* Bodies of LEDGER_CONTROL records. Little-endian:
+ *
  *   u8 kind
- *   kind 1, a lease was granted: lease id 32 bytes, volunteer id 32, replaced lease id 32 (zeros
- * for new blocks), u64 nonce, base, block_first, block_count, steps, samples, samples_position kind
- * 2, an evaluation: u64 version, i64 wall ms, f64 loss, f64 accuracy (IEEE bits) Unknown kinds are
- * skipped: they cannot change parameters. */
+ *   kind 1, a lease was granted: 32 bytes each of lease id, volunteer id, id of the lease it
+ *      replaces (zeros for new blocks); u64 nonce, base, block_first, block_count, steps, samples,
+ *      samples_position
+ *   kind 2, an evaluation: u64 version, i64 wall ms, f64 loss, f64 accuracy
+ *
+ * Unknown kinds are skipped: they cannot change parameters. */
 #include "coordinator/job/job_internal.h"
 
 #include "common/base/bytes.h"
 
-#include <string.h>
-
 enum { CONTROL_GRANT = 1, CONTROL_EVALUATION = 2 };
 enum { GRANT_BYTES = 1 + 3 * ID_BYTES + 7 * 8, EVALUATION_BYTES = 1 + 4 * 8 };
-
-static uint64_t f64_bits(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static double f64_from_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 enum status control_grant_write(const struct job_lease *lease, const char *replaces,
                                 struct buffer *ret)
@@ -48,8 +35,8 @@ enum status control_evaluation_write(uint64_t version, double loss, double accur
     uint8_t body[EVALUATION_BYTES] = {CONTROL_EVALUATION};
     store_u64(body + 1, version);
     store_u64(body + 9, (uint64_t)wall_ms);
-    store_u64(body + 17, f64_bits(loss));
-    store_u64(body + 25, f64_bits(accuracy));
+    store_f64(body + 17, loss);
+    store_f64(body + 25, accuracy);
     return buffer_append(ret, body, sizeof body);
 }
 
@@ -71,19 +58,7 @@ static enum status replay_grant(struct job *job, const uint8_t *body)
     lease.samples = numbers[5];
     lease.samples_position = numbers[6];
     lease.seed = lease_seed(job, lease.block_first);
-    if (lease.block_first + lease.block_count > job->next_block)
-        job->next_block = lease.block_first + lease.block_count;
-    const struct job_lease *late = replaces[0] ? lease_find(&job->leases, replaces) : NULL;
-    if (late) {
-        struct verdict_entry entry = {.verdict = VERDICT_REFUSED, .reason = REASON_REISSUED};
-        text_copy(entry.lease, ID_BYTES, late->id);
-        text_copy(entry.volunteer, ID_BYTES, late->volunteer);
-        lease_remove(&job->leases, replaces);
-        enum status status = verdict_table_add(&job->verdicts, &entry);
-        if (status)
-            return status;
-    }
-    return lease_add(&job->leases, &lease);
+    return lease_take(job, &lease, replaces);
 }
 
 enum status control_replay(struct job *job, const uint8_t *body, size_t bytes, struct error *err)
@@ -96,7 +71,7 @@ enum status control_replay(struct job *job, const uint8_t *body, size_t bytes, s
         return status ? error_set(err, status, "no memory for the leases") : STATUS_OK;
     }
     if (bytes == EVALUATION_BYTES && body[0] == CONTROL_EVALUATION)
-        job_note_evaluation(job, load_u64(body + 1), f64_from_bits(load_u64(body + 17)),
-                            f64_from_bits(load_u64(body + 25)), (int64_t)load_u64(body + 9));
+        job_note_evaluation(job, load_u64(body + 1), load_f64(body + 17), load_f64(body + 25),
+                            (int64_t)load_u64(body + 9));
     return STATUS_OK;
 }

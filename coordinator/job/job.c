@@ -5,11 +5,6 @@
 
 #include <math.h>
 
-const char *job_id(const struct job *job)
-{
-    return job->id;
-}
-
 const struct job_spec *job_spec_of(const struct job *job)
 {
     return &job->spec;

@@ -39,7 +39,6 @@ enum status job_open(const char *dir, ledger_done_fn durable, void *context, int
 /* Closes the ledger; job_snapshot first if a quick start is wanted. NULL is fine. */
 void job_close(struct job *job);
 
-const char *job_id(const struct job *job);
 const struct job_spec *job_spec_of(const struct job *job);
 uint64_t job_parameters(const struct job *job);
 uint64_t job_layout(const struct job *job);

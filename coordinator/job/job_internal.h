@@ -78,6 +78,10 @@ struct job {
 struct job_lease *lease_find(struct lease_table *table, const char *id);
 enum status lease_add(struct lease_table *table, const struct job_lease *lease) MUST_CHECK;
 void lease_remove(struct lease_table *table, const char *id);
+/* A granted lease goes live: blocks count as handed out, and the lease it replaces ("" for new
+ * blocks) is refused from now on. */
+enum status lease_take(struct job *job, const struct job_lease *lease,
+                       const char *replaces) MUST_CHECK;
 uint64_t lease_seed(const struct job *job, uint64_t block_first);
 
 /* updates.c */
@@ -86,6 +90,7 @@ enum status job_absorb_update(struct job *job, const struct ledger_update *updat
                               struct job_outcome *ret, struct error *err) MUST_CHECK;
 enum status job_absorb_verdict(struct job *job, const char *volunteer, const char *lease,
                                enum verdict_reason reason, struct job_outcome *ret) MUST_CHECK;
+void pending_free(struct pending *pending); /* NULL is fine */
 void job_note_evaluation(struct job *job, uint64_t version, double loss, double accuracy,
                          int64_t wall_ms);
 /* Appends with the job's durable callback and keeps count. */

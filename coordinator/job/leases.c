@@ -164,6 +164,16 @@ static enum status replace_lease(struct job *job, const char *replaced)
     return status;
 }
 
+enum status lease_take(struct job *job, const struct job_lease *lease, const char *replaces)
+{
+    enum status status = replace_lease(job, replaces);
+    if (status == STATUS_OK)
+        status = lease_add(&job->leases, lease);
+    if (status == STATUS_OK && lease->block_first + lease->block_count > job->next_block)
+        job->next_block = lease->block_first + lease->block_count;
+    return status;
+}
+
 static enum status record_grant(struct job *job, const struct job_lease *lease,
                                 const char *replaces)
 {
@@ -217,13 +227,9 @@ enum status job_grant(struct job *job, const char *volunteer, uint64_t nonce, in
 
     if (!lease.evaluates && record_grant(job, &lease, replaces))
         return STATUS_UNAVAILABLE;
-    if (replaces[0] && replace_lease(job, replaces))
-        return STATUS_NO_MEMORY;
-    enum status status = lease_add(&job->leases, &lease);
+    enum status status = lease_take(job, &lease, replaces);
     if (status)
         return status;
-    if (lease.block_first + lease.block_count > job->next_block)
-        job->next_block = lease.block_first + lease.block_count;
     *ret = lease;
     return STATUS_OK;
 }

@@ -299,9 +299,7 @@ void job_close(struct job *job)
     while (job->pending_first) {
         struct pending *pending = job->pending_first;
         job->pending_first = pending->next;
-        shared_unref(pending->payload);
-        free(pending->factors);
-        free(pending);
+        pending_free(pending);
     }
     delta_ring_done(&job->deltas);
     verdict_table_done(&job->verdicts);

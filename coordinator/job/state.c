@@ -49,9 +49,9 @@ static void put_u64(struct writer *writer, uint64_t value)
 
 static void put_f64(struct writer *writer, double value)
 {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_u64(writer, bits);
+    uint8_t bytes[8];
+    store_f64(bytes, value);
+    put(writer, bytes, sizeof bytes);
 }
 
 static const uint8_t *get(struct reader *reader, size_t bytes)
@@ -78,10 +78,7 @@ static uint64_t get_u64(struct reader *reader)
 
 static double get_f64(struct reader *reader)
 {
-    uint64_t bits = get_u64(reader);
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return load_f64(get(reader, 8));
 }
 
 static void get_id(struct reader *reader, char ret[ID_BYTES])

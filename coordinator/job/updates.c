@@ -49,7 +49,7 @@ struct job_answer job_examine_offer(struct job *job, const char *volunteer, cons
     return (struct job_answer){.verdict = VERDICT_NONE, .pending = lease->pending || job->failed};
 }
 
-static void pending_free(struct pending *pending)
+void pending_free(struct pending *pending)
 {
     if (!pending)
         return;

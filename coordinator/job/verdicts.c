@@ -45,16 +45,6 @@ enum verdict verdict_of_reason(enum verdict_reason reason)
     return VERDICT_REFUSED;
 }
 
-enum verdict verdict_from_word(const char *word)
-{
-#define VERDICT(name, number, text)                                                                \
-    if (strcmp(word, text) == 0)                                                                   \
-        return VERDICT_##name;
-#include "coordinator/job/verdicts.def"
-#undef VERDICT
-    return VERDICT_REFUSED;
-}
-
 enum verdict_reason verdict_reason_from_text(const char *reason)
 {
 #define REASON(name, number, verdict, text)                                                        \

@@ -40,8 +40,7 @@ struct verdict_table {
 const char *verdict_word(enum verdict verdict);
 const char *verdict_reason_text(enum verdict_reason reason);
 enum verdict verdict_of_reason(enum verdict_reason reason);
-/* From the words a ledger record holds; REFUSED/NONE when unknown. */
-enum verdict verdict_from_word(const char *word);
+/* From the text a ledger record holds; NONE when unknown. */
 enum verdict_reason verdict_reason_from_text(const char *text);
 
 void verdict_table_init(struct verdict_table *table);

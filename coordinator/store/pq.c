@@ -35,19 +35,19 @@ enum status pq_create(const char *conninfo, struct pq **ret)
     return STATUS_OK;
 }
 
+static void drop(struct pq *pq)
+{
+    PQfinish(pq->connection); /* its farewell is not waited for: the connection is non-blocking */
+    pq->connection = NULL;
+}
+
 void pq_free(struct pq *pq)
 {
     if (!pq)
         return;
-    pq_drop(pq);
+    drop(pq);
     free(pq->conninfo);
     free(pq);
-}
-
-void pq_drop(struct pq *pq)
-{
-    PQfinish(pq->connection); /* its farewell is not waited for: the connection is non-blocking */
-    pq->connection = NULL;
 }
 
 /* --- waiting --- */
@@ -76,7 +76,7 @@ static enum status unavailable(struct pq *pq, const char *step, const char *reas
     int length = (int)strcspn(reason, "\n");
     enum status status =
         error_set(err, STATUS_UNAVAILABLE, "%s: %.*s", step, length, length ? reason : "no reason");
-    pq_drop(pq);
+    drop(pq);
     return status;
 }
 
@@ -153,7 +153,7 @@ enum status pq_ready(struct pq *pq, int64_t deadline_us, struct error *err)
 {
     if (pq->connection && is_usable(pq))
         return STATUS_OK;
-    pq_drop(pq);
+    drop(pq);
     if (clock_monotonic_us() < pq->not_before_us)
         return error_set(err, STATUS_UNAVAILABLE,
                          "the database did not answer a moment ago; try again in a second");
@@ -165,7 +165,7 @@ enum status pq_ready(struct pq *pq, int64_t deadline_us, struct error *err)
         pq->not_before_us = 0;
         return STATUS_OK;
     }
-    pq_drop(pq);
+    drop(pq);
     lengthen_backoff(pq);
     return status;
 }
@@ -287,5 +287,5 @@ enum status pq_commit(struct pq *pq, int64_t deadline_us, struct error *err)
 void pq_rollback(struct pq *pq, int64_t deadline_us)
 {
     if (pq->connection && pq_run(pq, "ROLLBACK", NULL, deadline_us, NULL, NULL) != STATUS_OK)
-        pq_drop(pq);
+        drop(pq);
 }

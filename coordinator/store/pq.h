@@ -38,7 +38,6 @@ void pq_free(struct pq *pq); /* NULL is fine */
 
 /* Ensures a working, idle connection. STATUS_UNAVAILABLE at once during a back-off. */
 enum status pq_ready(struct pq *pq, int64_t deadline_us, struct error *err) MUST_CHECK;
-void pq_drop(struct pq *pq);
 
 /* One statement of constant text. STATUS_INVALID: the server refuses these values (the connection
  * lives); STATUS_SYSTEM: it refuses the statement; STATUS_UNAVAILABLE: no answer or not now (the

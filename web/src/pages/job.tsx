@@ -79,18 +79,7 @@ function Ended({ rest }: { rest: RestJob }) {
   return (
     <>
       <header class="job-head">
-        <div class="page-head">
-          <h1>
-            <Name text={j.name} fallback={j.id} />
-          </h1>
-          <State name={j.state} />
-          <CancelJob j={j} />
-        </div>
-        {j.reason && (
-          <p class="reason">
-            Reason: <bdi>{j.reason}</bdi>
-          </p>
-        )}
+        <Title j={j} />
       </header>
       <Panel title="Times" note={f.zone(new Date().getTimezoneOffset())}>
         <dl class="rows">
@@ -137,14 +126,9 @@ function Body({ j, live }: { j: JobDetail; live: boolean }) {
   );
 }
 
-function Head({ j, live }: { j: JobDetail; live: boolean }) {
-  const left = j.total_samples - j.samples;
-  const eta =
-    j.state === "running" && j.samples_per_s && left > 0
-      ? `about ${f.duration(left / j.samples_per_s)} left`
-      : "";
+function Title({ j }: { j: JobDetail }) {
   return (
-    <header class="job-head">
+    <>
       <div class="page-head">
         <h1>
           <Name text={j.name} fallback={j.id} />
@@ -157,6 +141,19 @@ function Head({ j, live }: { j: JobDetail; live: boolean }) {
           Reason: <bdi>{j.reason}</bdi>
         </p>
       )}
+    </>
+  );
+}
+
+function Head({ j, live }: { j: JobDetail; live: boolean }) {
+  const left = j.total_samples - j.samples;
+  const eta =
+    j.state === "running" && j.samples_per_s && left > 0
+      ? `about ${f.duration(left / j.samples_per_s)} left`
+      : "";
+  return (
+    <header class="job-head">
+      <Title j={j} />
       {!live && <p class="note">Not live any more: these are the last known figures.</p>}
       <div class="job-progress">
         <Progress label="Progress" part={j.samples} whole={j.total_samples} />

@@ -74,6 +74,17 @@ static void test_every_truncation(void **state)
     remove_dir(dir);
 }
 
+/* In the first segment of make_ledger. */
+static size_t offset_of_record(uint64_t number)
+{
+    uint8_t body[68];
+    size_t offset = LEDGER_SEGMENT_HEADER_BYTES;
+    for (uint64_t i = 1; i < number; i++)
+        offset +=
+            LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+    return offset;
+}
+
 /* A writer that stopped at any byte of the last record: zeros where it had not written. */
 static void test_every_torn_write_is_cut(void **state)
 {
@@ -85,10 +96,7 @@ static void test_every_torn_write_is_cut(void **state)
     segment_of(dir, 1, path);
     read_whole(path, &whole);
     uint8_t body[68];
-    size_t start = LEDGER_SEGMENT_HEADER_BYTES;
-    for (uint64_t i = 1; i <= 2; i++)
-        start +=
-            LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+    size_t start = offset_of_record(3);
     size_t end = start + LEDGER_RECORD_HEADER_BYTES + body_of(3, body);
     for (size_t cut = start; cut < end; cut++) {
         uint8_t torn[SEGMENT_BYTES] = {0};
@@ -140,11 +148,7 @@ static void test_every_bit_flip(void **state)
     make_ledger(dir, SEGMENT_BYTES, 3);
     segment_of(dir, 1, path);
     read_whole(path, &whole);
-    uint8_t body[68];
-    size_t last_record = LEDGER_SEGMENT_HEADER_BYTES;
-    for (uint64_t i = 1; i <= 2; i++)
-        last_record +=
-            LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes((uint32_t)body_of(i, body));
+    size_t last_record = offset_of_record(3);
     for (size_t at = 0; at < whole.bytes; at++) {
         for (int bit = 0; bit < 8; bit++) {
             uint8_t flipped[SEGMENT_BYTES];

@@ -112,4 +112,38 @@ static inline void fixture_drain(struct store *store)
         clock_sleep_us(2000);
 }
 
+/* --- set-up of cmocka groups and tests: one cluster a program, one database a test --- */
+
+static inline int fixture_group_setup(void **state)
+{
+    static struct fixture fixture;
+    *state = &fixture;
+    return fixture_start(&fixture);
+}
+
+static inline int fixture_group_teardown(void **state)
+{
+    return fixture_stop(*state);
+}
+
+static inline int fixture_setup(void **state)
+{
+    static int number;
+    struct fixture *fixture = *state;
+    struct error err = {0};
+    char name[32];
+    (void)snprintf(name, sizeof name, "test_%d", ++number);
+    fixture_database(fixture, name);
+    fixture_ok(store_open(fixture->conninfo, SQL_DIR, &fixture->store, &err), &err);
+    return 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    store_close(fixture->store);
+    fixture->store = NULL;
+    return 0;
+}
+
 #endif

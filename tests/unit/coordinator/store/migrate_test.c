@@ -3,18 +3,6 @@
 
 #include <sys/wait.h>
 
-static int group_setup(void **state)
-{
-    static struct fixture fixture;
-    *state = &fixture;
-    return fixture_start(&fixture);
-}
-
-static int group_teardown(void **state)
-{
-    return fixture_stop(*state);
-}
-
 static void write_sql(const struct fixture *fixture, const char *folder, const char *name,
                       const char *text)
 {
@@ -176,5 +164,5 @@ int main(void)
         cmocka_unit_test(the_released_files_apply_to_an_empty_database),
         cmocka_unit_test(an_unreachable_database_is_named),
     };
-    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+    return cmocka_run_group_tests(tests, fixture_group_setup, fixture_group_teardown);
 }

@@ -10,38 +10,6 @@
 
 #define HANGS_US (INT64_C(10) * 1000000) /* far above the 2 s of a call: only a hang misses it */
 
-static int group_setup(void **state)
-{
-    static struct fixture fixture;
-    *state = &fixture;
-    return fixture_start(&fixture);
-}
-
-static int group_teardown(void **state)
-{
-    return fixture_stop(*state);
-}
-
-static int setup(void **state)
-{
-    static int number;
-    struct fixture *fixture = *state;
-    struct error err = {0};
-    char name[32];
-    (void)snprintf(name, sizeof name, "outage_%d", ++number);
-    fixture_database(fixture, name);
-    fixture_ok(store_open(fixture->conninfo, SQL_DIR, &fixture->store, &err), &err);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    store_close(fixture->store);
-    fixture->store = NULL;
-    return 0;
-}
-
 static enum status post_number(struct store *store, int number)
 {
     struct store_event event = {.type = "test", .severity = "info", .at_ms = 1};
@@ -301,7 +269,7 @@ static void closing_writes_what_waits(void **state)
     assert_int_equal(fixture_number(fixture->conninfo, "SELECT count(*) FROM events"), 1500);
 }
 
-#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
 
 int main(void)
 {
@@ -317,5 +285,5 @@ int main(void)
         WITH_STORE(the_queue_is_bounded_and_closing_ends),
         WITH_STORE(closing_writes_what_waits),
     };
-    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+    return cmocka_run_group_tests(tests, fixture_group_setup, fixture_group_teardown);
 }

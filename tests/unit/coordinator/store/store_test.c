@@ -9,39 +9,6 @@
 
 #define HOUR_MS 3600000
 
-static int group_setup(void **state)
-{
-    static struct fixture fixture;
-    *state = &fixture;
-    return fixture_start(&fixture);
-}
-
-static int group_teardown(void **state)
-{
-    return fixture_stop(*state);
-}
-
-/* Each test gets a database of its own. */
-static int setup(void **state)
-{
-    static int number;
-    struct fixture *fixture = *state;
-    struct error err = {0};
-    char name[32];
-    (void)snprintf(name, sizeof name, "test_%d", ++number);
-    fixture_database(fixture, name);
-    fixture_ok(store_open(fixture->conninfo, SQL_DIR, &fixture->store, &err), &err);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    store_close(fixture->store);
-    fixture->store = NULL;
-    return 0;
-}
-
 /* --- keys --- */
 
 struct keys_seen {
@@ -749,7 +716,7 @@ static void ids_that_are_too_long_are_not_posted(void **state)
     assert_int_equal(store_post_session_closed(fixture->store, long_id, "", 1), STATUS_INVALID);
 }
 
-#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
 
 int main(void)
 {
@@ -778,5 +745,5 @@ int main(void)
         WITH_STORE(text_that_is_not_utf8_is_an_error_with_a_sentence),
         WITH_STORE(ids_that_are_too_long_are_not_posted),
     };
-    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+    return cmocka_run_group_tests(tests, fixture_group_setup, fixture_group_teardown);
 }
