@@ -64,6 +64,8 @@ static enum status load(struct worker *worker, const struct job_order *order, st
         .n = order->parameters,
         .keep_unsent = order->spec.update.keep_unsent,
         .residual_decay = order->spec.update.residual_decay,
+        .values = (enum codec_values)order->spec.update.values,
+        .pool = worker->backend->pool,
     };
     return replica_create(&settings, &worker->replica, err);
 }

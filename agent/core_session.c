@@ -161,7 +161,9 @@ static void take_result(struct core *core, const struct wire_result *result)
 
 static void take_delta(struct core *core, const struct wire_delta *delta)
 {
-    uint64_t bytes_max = codec_bytes_max(core->parameters, CODEC_K_MAX);
+    /* Whatever coder the job uses, every parameter as fp32 is the most. */
+    struct codec_format largest = {.values = CODEC_FP32};
+    uint64_t bytes_max = codec_bytes_max(core->parameters, largest);
     struct error err = {0};
     if (deltas_announce(&core->deltas, delta, bytes_max, &err))
         session_end(core->session, END_PROTOCOL_ERROR, err.text);

@@ -10,6 +10,7 @@
 #ifndef RAVEN_AGENT_BACKEND_BACKEND_H
 #define RAVEN_AGENT_BACKEND_BACKEND_H
 
+#include "common/base/pool.h"
 #include "common/base/status.h"
 
 #include <stdbool.h>
@@ -59,6 +60,7 @@ struct adamw {
 struct backend {
     char name[32]; /* for people: "cpu avx2" */
     uint32_t threads;
+    struct pool *pool; /* its threads; the training thread may use them between calls */
 
     void (*free)(struct backend *backend);
     /* Zeroed memory, aligned to 64 bytes; NULL when there is none. */

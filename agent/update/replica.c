@@ -1,10 +1,12 @@
 /* The replica's arithmetic. Runs on the training thread. Surprising decision: the residual is not
- * stored when keep_unsent is on; it is recomputed from w, x and the unanswered payloads when a
- * payload is made, so that no rounding error can pile up in a vector that nobody trains with. */
+ * stored when keep_unsent is on; the encoder computes it from w, x and the unanswered payloads as
+ * it goes, so that no rounding error can pile up in a vector that nobody trains with, and making an
+ * update writes to no vector at all. */
 #include "agent/update/replica.h"
 
 #include "common/base/buffer.h"
 #include "common/base/bytes.h"
+#include "common/base/large.h"
 #include "common/codec/codec.h"
 
 #include <stdlib.h>
@@ -12,7 +14,8 @@
 
 struct in_flight {
     char lease[REPLICA_LEASE_BYTES];
-    struct shared *payload;
+    struct shared *bytes;
+    struct codec_payload payload; /* of these bytes */
     bool answered;
     uint64_t version; /* answered: leaves once w has reached this version */
 };
@@ -22,7 +25,8 @@ struct replica {
     bool loaded;
     uint64_t version, hash;
     float *w, *x;
-    float *e; /* scratch with keep_unsent, else the residual between leases */
+    float *e; /* the residual between leases; scratch with keep_unsent; NULL if not needed */
+    struct codec_encoder *encoder;
     struct in_flight in_flight[REPLICA_IN_FLIGHT_MAX];
     size_t in_flight_count;
 };
@@ -39,14 +43,17 @@ enum status replica_create(const struct replica_settings *settings, struct repli
     if (!replica)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a replica");
     replica->settings = *settings;
-    replica->w = calloc(1, bytes);
-    replica->x = calloc(1, bytes);
-    replica->e = calloc(1, bytes);
-    if (!replica->w || !replica->x || !replica->e) {
+    replica->w = large_alloc(bytes);
+    replica->x = large_alloc(bytes);
+    bool wants_e = !settings->keep_unsent || settings->residual_decay < 1.0;
+    if (wants_e)
+        replica->e = large_alloc(bytes);
+    if (!replica->w || !replica->x || (wants_e && !replica->e) ||
+        codec_encoder_create(settings->pool, &replica->encoder)) {
         replica_free(replica);
         return error_set(err, STATUS_NO_MEMORY,
                          "no memory for a replica of %llu parameters (%zu MB)",
-                         (unsigned long long)settings->n, 3 * (bytes / 1000000));
+                         (unsigned long long)settings->n, (2 + wants_e) * (bytes / 1000000));
     }
     *ret = replica;
     return STATUS_OK;
@@ -55,7 +62,7 @@ enum status replica_create(const struct replica_settings *settings, struct repli
 static void forget_in_flight(struct replica *replica)
 {
     for (size_t i = 0; i < replica->in_flight_count; i++)
-        shared_unref(replica->in_flight[i].payload);
+        shared_unref(replica->in_flight[i].bytes);
     replica->in_flight_count = 0;
 }
 
@@ -64,9 +71,11 @@ void replica_free(struct replica *replica)
     if (!replica)
         return;
     forget_in_flight(replica);
-    free(replica->w);
-    free(replica->x);
-    free(replica->e);
+    size_t bytes = (size_t)replica->settings.n * sizeof(float);
+    large_free(replica->w, bytes);
+    large_free(replica->x, bytes);
+    large_free(replica->e, bytes);
+    codec_encoder_free(replica->encoder);
     free(replica);
 }
 
@@ -80,7 +89,8 @@ void replica_loaded(struct replica *replica, uint64_t version, uint64_t hash)
 {
     size_t bytes = replica->settings.n * sizeof(float);
     memcpy(replica->x, replica->w, bytes);
-    memset(replica->e, 0, bytes);
+    if (replica->e)
+        memset(replica->e, 0, bytes);
     forget_in_flight(replica);
     replica->version = version;
     replica->hash = hash;
@@ -125,16 +135,6 @@ size_t replica_in_flight(const struct replica *replica)
     return replica->in_flight_count;
 }
 
-/* Payloads here passed codec_check before (own encoder, or a merge): failure is impossible short of
- * memory corruption, and then the next hash tells. */
-static void add_payload(const struct replica *replica, const struct shared *payload, float factor,
-                        float *target)
-{
-    enum status status = codec_decode_add(shared_data(payload), shared_bytes(payload), factor,
-                                          target, replica->settings.n, NULL);
-    (void)status;
-}
-
 /* Drops the local copies of every answered update that w already contains. */
 static void settle(struct replica *replica)
 {
@@ -143,8 +143,8 @@ static void settle(struct replica *replica)
         struct in_flight *item = &replica->in_flight[i];
         if (item->answered && item->version <= replica->version) {
             if (replica->settings.keep_unsent)
-                add_payload(replica, item->payload, 1.0f, replica->x);
-            shared_unref(item->payload);
+                codec_add(&item->payload, 1.0f, replica->x, replica->settings.pool);
+            shared_unref(item->bytes);
         } else {
             replica->in_flight[kept++] = *item;
         }
@@ -164,10 +164,13 @@ enum status replica_merge(struct replica *replica, const void *delta, size_t del
         return error_set(err, STATUS_STALE, "delta to version %llu is merged already",
                          (unsigned long long)version);
 
-    if (codec_decode_add(delta, delta_bytes, 1.0f, replica->w, n, err)) {
+    struct pool *pool = replica->settings.pool;
+    struct codec_payload payload;
+    if (codec_open(delta, delta_bytes, n, pool, &payload, err)) {
         replica_unload(replica);
         return STATUS_CORRUPT;
     }
+    codec_add(&payload, 1.0f, replica->w, pool);
     uint64_t got = codec_hash(replica->w, n);
     if (got != hash) {
         replica_unload(replica);
@@ -175,23 +178,11 @@ enum status replica_merge(struct replica *replica, const void *delta, size_t del
             err, STATUS_CORRUPT, "hash of version %llu is %016llx here, %016llx was published",
             (unsigned long long)version, (unsigned long long)got, (unsigned long long)hash);
     }
-    if (codec_decode_add(delta, delta_bytes, 1.0f, replica->x, n, err)) {
-        replica_unload(replica);
-        return STATUS_CORRUPT;
-    }
+    codec_add(&payload, 1.0f, replica->x, pool);
     replica->version = version;
     replica->hash = hash;
     settle(replica);
     return STATUS_OK;
-}
-
-/* e = w - x - sum of the unanswered payloads. */
-static void compute_residual(struct replica *replica)
-{
-    for (uint64_t i = 0; i < replica->settings.n; i++)
-        replica->e[i] = replica->w[i] - replica->x[i];
-    for (size_t i = 0; i < replica->in_flight_count; i++)
-        add_payload(replica, replica->in_flight[i].payload, -1.0f, replica->e);
 }
 
 void replica_begin_lease(struct replica *replica)
@@ -204,57 +195,64 @@ void replica_begin_lease(struct replica *replica)
     float forget = (float)(1.0 - replica->settings.residual_decay);
     if (forget <= 0.0f)
         return;
-    compute_residual(replica);
+    for (uint64_t i = 0; i < n; i++)
+        replica->e[i] = replica->w[i] - replica->x[i];
+    for (size_t i = 0; i < replica->in_flight_count; i++)
+        codec_add(&replica->in_flight[i].payload, -1.0f, replica->e, replica->settings.pool);
     for (uint64_t i = 0; i < n; i++)
         replica->x[i] += forget * replica->e[i];
 }
 
-static enum status encode(struct replica *replica, uint32_t k, struct shared **ret,
+/* e = w - x - sum of the unanswered payloads, or decay · e + (w - x) without keep_unsent. */
+static enum status encode(struct replica *replica, uint32_t k, struct buffer *ret,
                           struct error *err)
 {
-    uint64_t n = replica->settings.n;
-    struct buffer buffer;
-    buffer_init(&buffer, codec_bytes_max(n, k));
-    enum status status = codec_encode(replica->e, n, k, &buffer);
-    if (status) {
-        buffer_done(&buffer);
-        return error_set(err, status, "cannot encode the update: %s", status_text(status));
+    const struct codec_payload *unanswered[REPLICA_IN_FLIGHT_MAX];
+    for (size_t i = 0; i < replica->in_flight_count; i++)
+        unanswered[i] = &replica->in_flight[i].payload;
+    struct codec_source source = {.plus = replica->w, .minus = replica->x};
+    if (replica->settings.keep_unsent) {
+        source.subtract = unanswered;
+        source.subtract_count = replica->in_flight_count;
+    } else {
+        source.residual = replica->e;
+        source.decay = (float)replica->settings.residual_decay;
     }
-    uint8_t *data;
-    size_t bytes;
-    buffer_take(&buffer, &data, &bytes);
-    struct shared *payload = shared_create_take(data, bytes);
-    if (!payload) {
-        free(data);
-        return error_set(err, STATUS_NO_MEMORY, "no memory for an update of %zu bytes", bytes);
-    }
-    *ret = payload;
-    return STATUS_OK;
+    struct codec_format format = {replica->settings.values, k};
+    return codec_encode(replica->encoder, &source, replica->settings.n, format, ret, err);
 }
 
 enum status replica_end_lease(struct replica *replica, const char *lease, uint32_t k,
                               struct shared **ret_payload, struct error *err)
 {
-    uint64_t n = replica->settings.n;
     if (replica->in_flight_count == REPLICA_IN_FLIGHT_MAX)
         return error_set(err, STATUS_BUSY, "%d updates wait for an answer", REPLICA_IN_FLIGHT_MAX);
-
-    if (replica->settings.keep_unsent) {
-        compute_residual(replica);
-    } else {
-        float decay = (float)replica->settings.residual_decay;
-        for (uint64_t i = 0; i < n; i++)
-            replica->e[i] = decay * replica->e[i] + (replica->w[i] - replica->x[i]);
+    uint64_t n = replica->settings.n;
+    struct buffer buffer;
+    buffer_init(&buffer, codec_bytes_max(n, (struct codec_format){replica->settings.values, k}));
+    enum status status = encode(replica, k, &buffer, err);
+    struct shared *bytes = NULL;
+    if (!status) {
+        bytes = shared_create(buffer.data, buffer.bytes);
+        if (!bytes)
+            status = error_set(err, STATUS_NO_MEMORY, "no memory for an update of %zu bytes",
+                               buffer.bytes);
     }
-
-    struct shared *payload = NULL;
-    enum status status = encode(replica, k, &payload, err);
-    if (status)
+    buffer_done(&buffer);
+    struct in_flight *item = &replica->in_flight[replica->in_flight_count];
+    if (!status)
+        status = codec_open(shared_data(bytes), shared_bytes(bytes), n, replica->settings.pool,
+                            &item->payload, err);
+    if (status) {
+        shared_unref(bytes);
         return status;
-    struct in_flight *item = &replica->in_flight[replica->in_flight_count++];
-    *item = (struct in_flight){.payload = shared_ref(payload)};
+    }
+    item->bytes = shared_ref(bytes);
+    item->answered = false;
+    item->version = 0;
     text_copy(item->lease, sizeof item->lease, lease);
-    *ret_payload = payload;
+    replica->in_flight_count++;
+    *ret_payload = bytes;
     return STATUS_OK;
 }
 

@@ -13,8 +13,10 @@
 #ifndef RAVEN_AGENT_UPDATE_REPLICA_H
 #define RAVEN_AGENT_UPDATE_REPLICA_H
 
+#include "common/base/pool.h"
 #include "common/base/shared.h"
 #include "common/base/status.h"
+#include "common/codec/codec.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +29,8 @@ struct replica_settings {
     uint64_t n;
     bool keep_unsent;
     double residual_decay; /* 0 … 1, per lease */
+    enum codec_values values;
+    struct pool *pool; /* NULL or outlives the replica; used inside its calls only */
 };
 
 enum replica_verdict { REPLICA_APPLIED, REPLICA_DROPPED };

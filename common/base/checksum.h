@@ -14,6 +14,15 @@ uint64_t checksum_xxh3(const void *data, size_t bytes);
 /* Continues a checksum: the result covers (seed, data). Used to chain records. */
 uint64_t checksum_xxh3_seeded(const void *data, size_t bytes, uint64_t seed);
 
+/* The same as checksum_xxh3 over all the pieces. */
+struct xxh3 {
+    uint8_t opaque[576] __attribute__((aligned(64)));
+};
+
+void xxh3_init(struct xxh3 *xxh);
+void xxh3_update(struct xxh3 *xxh, const void *data, size_t bytes);
+uint64_t xxh3_final(const struct xxh3 *xxh);
+
 struct sha256 {
     uint8_t opaque[128] __attribute__((aligned(8)));
 };

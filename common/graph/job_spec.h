@@ -14,8 +14,9 @@
  *                "final_learning_rate_ratio": 0.1, "warmup_samples": 1600,
  *                "total_samples": 72000, "weight_decay": 0.1, "gradient_clip": 1.0,
  *                "adam_beta1": 0.9, "adam_beta2": 0.95, "seed": 1},
- *   "update": {"k_per_chunk": 64, "downlink_k_per_chunk": 128, "keep_unsent": true,
- *              "residual_decay": 1.0},
+ *   "update": {"k_per_chunk": 64, "downlink_k_per_chunk": 128, "values": "sign",
+ *              "downlink_values": "sign", "keep_unsent": true, "residual_decay": 1.0},
+ *             values: "sign" | "two_bits" | "four_bits" | "eight_bits" | "fp32" (all, not only k)
  *   "aggregation": {"outer_rate": 0},                         0: from the rule min(1, 2/sqrt(R))
  *   "evaluation": {"every_versions": 20, "samples": 320},
  *   "lease": {"deadline_seconds": 60}
@@ -71,6 +72,7 @@ struct job_spec {
     } training;
     struct {
         uint32_t k_per_chunk, downlink_k_per_chunk;
+        uint32_t values, downlink_values; /* as enum codec_values: 1 sign … 5 fp32 */
         bool keep_unsent;
         double residual_decay;
     } update;

@@ -33,6 +33,11 @@
     {                                                                                              \
         .name = field, .type = FIELD_TYPE_BOOL, .offset = AT(member), __VA_ARGS__                  \
     }
+#define WORD(field, member, list, ...)                                                             \
+    {                                                                                              \
+        .name = field, .type = FIELD_TYPE_WORD, .offset = AT(member), .min = 1,                    \
+        .max = COUNT_OF(list), .words = list, __VA_ARGS__                                          \
+    }
 #define LIST(field, member, count, low, high)                                                      \
     {                                                                                              \
         .name = field, .type = FIELD_TYPE_LIST, .offset = AT(member), .count_offset = AT(count),   \
@@ -84,9 +89,13 @@ static const struct spec_field training_fields[] = {
     REAL("adam_beta2", training.adam_beta2, 0, 0.999999, OR(0.95)),
     BIG("seed", training.seed, 0, EXACT_INTEGER_MAX, OR(1)),
 };
+/* In the order of enum codec_values. */
+static const char *const value_words[] = {"sign", "two_bits", "four_bits", "eight_bits", "fp32"};
 static const struct spec_field update_fields[] = {
     WHOLE("k_per_chunk", update.k_per_chunk, 1, 512, OR(64)),
     WHOLE("downlink_k_per_chunk", update.downlink_k_per_chunk, 1, 512, OR(128)),
+    WORD("values", update.values, value_words, OR(1)),
+    WORD("downlink_values", update.downlink_values, value_words, OR(1)),
     FLAG("keep_unsent", update.keep_unsent, OR(1)),
     REAL("residual_decay", update.residual_decay, 0, 1, OR(1)),
 };
@@ -128,6 +137,7 @@ static void store_number(struct job_spec *spec, const struct spec_field *field, 
     void *at = (char *)spec + field->offset;
     switch (field->type) {
     case FIELD_TYPE_U32:
+    case FIELD_TYPE_WORD:
         *(uint32_t *)at = (uint32_t)value;
         break;
     case FIELD_TYPE_U64:
@@ -145,6 +155,14 @@ static void store_number(struct job_spec *spec, const struct spec_field *field, 
     }
 }
 
+static void describe_words(const struct spec_field *field, char *ret, size_t ret_bytes)
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < (uint32_t)field->max; i++)
+        used += (size_t)snprintf(ret + used, ret_bytes - used, "%s\"%s\"", i > 0 ? " or " : "",
+                                 field->words[i]);
+}
+
 /* "a whole number from 1 to 8192": the cure that ends every complaint about a field. */
 static void describe(const struct spec_field *field, char *ret, size_t ret_bytes)
 {
@@ -158,6 +176,9 @@ static void describe(const struct spec_field *field, char *ret, size_t ret_bytes
         break;
     case FIELD_TYPE_BOOL:
         (void)snprintf(ret, ret_bytes, "true or false");
+        break;
+    case FIELD_TYPE_WORD:
+        describe_words(field, ret, ret_bytes);
         break;
     case FIELD_TYPE_LIST:
         (void)snprintf(ret, ret_bytes, "a list of 1 to %d whole numbers from %.0f to %.0f",
@@ -216,6 +237,19 @@ static void read_list(const struct spec_field *field, const char *pointer, const
     }
 }
 
+static void read_word(const struct spec_field *field, const char *pointer, const json_t *value,
+                      struct job_spec *spec, struct spec_complaints *list)
+{
+    const char *word = json_string_value(value);
+    for (uint32_t i = 0; word && i < (uint32_t)field->max; i++) {
+        if (strcmp(word, field->words[i]) == 0) {
+            store_number(spec, field, i + 1);
+            return;
+        }
+    }
+    complain_about(list, pointer, word ? "enum" : "type", field, value);
+}
+
 static void read_field(const struct spec_field *field, const char *pointer, const json_t *value,
                        struct job_spec *spec, struct spec_complaints *list)
 {
@@ -234,6 +268,9 @@ static void read_field(const struct spec_field *field, const char *pointer, cons
             store_number(spec, field, json_is_true(value));
         else
             complain_about(list, pointer, "type", field, value);
+        break;
+    case FIELD_TYPE_WORD:
+        read_word(field, pointer, value, spec, list);
         break;
     case FIELD_TYPE_LIST:
         read_list(field, pointer, value, spec, list);
@@ -291,6 +328,8 @@ static json_t *write_field(const struct spec_field *field, const struct job_spec
         return json_real(*(const double *)at);
     case FIELD_TYPE_BOOL:
         return json_boolean(*(const bool *)at);
+    case FIELD_TYPE_WORD:
+        return json_string(field->words[*(const uint32_t *)at - 1]);
     case FIELD_TYPE_LIST:
         list = json_array();
         count = *(const uint32_t *)(const void *)((const char *)spec + field->count_offset);

@@ -12,6 +12,7 @@ enum field_type {
     FIELD_TYPE_U64,
     FIELD_TYPE_REAL,
     FIELD_TYPE_BOOL,
+    FIELD_TYPE_WORD,     /* uint32_t: 1 for the first of words, and so on */
     FIELD_TYPE_LIST,     /* uint32_t[MODEL_HIDDEN_MAX], its length at count_offset */
     FIELD_TYPE_ARTIFACT, /* char[ID_BYTES] */
 };
@@ -22,7 +23,8 @@ struct spec_field {
     size_t offset, count_offset; /* inside struct job_spec */
     double min, max;             /* both allowed; lists: of every entry */
     bool required;
-    double initial; /* unless required */
+    double initial;           /* unless required */
+    const char *const *words; /* FIELD_TYPE_WORD: as many as max says */
 };
 
 /* One JSON object of the settings: "/training" and its fields. */

@@ -8,6 +8,7 @@
 
 #include "common/base/buffer.h"
 #include "common/base/status.h"
+#include "common/codec/codec.h"
 
 #include <stdint.h>
 
@@ -40,17 +41,19 @@ bool aggregate_is_stale(uint32_t staleness, uint32_t active);
  * bits per byte after 54,000 samples of the demo with α following the cosine). */
 float aggregate_outer_rate(uint32_t active, uint32_t k, double fixed);
 
-/* Checks a payload and computes one clip factor per tensor: min(1, median/norm), median over the
- * last 32 accepted updates' norms of that tensor (1 until 8 were accepted). STATUS_CORRUPT,
- * STATUS_NOT_FINITE: err says why; nothing changed. ret_factors[tensor_count]. */
-enum status aggregate_examine(struct aggregate *aggregate, const void *payload, size_t bytes,
+/* Computes one clip factor per tensor: min(1, median/norm), median over the last 32 accepted
+ * updates' norms of that tensor (1 until 8 were accepted). STATUS_NOT_FINITE: the update moves a
+ * parameter absurdly far; err says which tensor; nothing changed. payload: for these n parameters.
+ * ret_factors[tensor_count]. */
+enum status aggregate_examine(struct aggregate *aggregate, const struct codec_payload *payload,
                               float *ret_factors, struct error *err) MUST_CHECK;
-/* θ −= weight · factors[tensor] · Δ; the payload's norms enter the clip history. */
-enum status aggregate_apply(struct aggregate *aggregate, const void *payload, size_t bytes,
+/* θ −= weight · factors[tensor] · Δ; the payload's norms enter the clip history. On failure nothing
+ * changed. */
+enum status aggregate_apply(struct aggregate *aggregate, const struct codec_payload *payload,
                             float weight, const float *factors, struct error *err) MUST_CHECK;
-/* Appends the delta's bytes (common/codec with k) to ret_delta, w += delta, version += 1. */
-enum status aggregate_commit(struct aggregate *aggregate, uint32_t k, struct buffer *ret_delta,
-                             uint64_t *ret_hash) MUST_CHECK;
+/* Appends the delta's bytes to ret_delta, w += delta, version += 1; one pass over θ and w. */
+enum status aggregate_commit(struct aggregate *aggregate, struct codec_format format,
+                             struct buffer *ret_delta, uint64_t *ret_hash) MUST_CHECK;
 
 /* The clip history as bytes for the snapshot. */
 enum status aggregate_history_write(const struct aggregate *aggregate,

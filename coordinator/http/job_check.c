@@ -4,9 +4,12 @@
 #include "coordinator/http/job_check.h"
 
 #include "common/base/bytes.h"
+#include "common/codec/codec.h"
 #include "common/graph/graph.h"
 #include "common/tensorfile/idx.h"
 #include "coordinator/http/artifact_file.h"
+#include "coordinator/ledger/ledger.h"
+#include "coordinator/ledger/records.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -139,17 +142,34 @@ static uint64_t check_pair(struct check *check, const struct job_spec *spec,
     return count;
 }
 
+/* A record of the ledger holds one update, with its clip factors. */
+static void check_update_bytes(const struct job_spec *spec, const struct graph *graph,
+                               struct spec_complaints *complaints)
+{
+    struct codec_format format = {(enum codec_values)spec->update.values, spec->update.k_per_chunk};
+    size_t bytes = codec_bytes_max(graph->parameter_count, format);
+    size_t room = LEDGER_BODY_BYTES_MAX - LEDGER_TENSORS_MAX * sizeof(float) - 1024;
+    if (bytes > room)
+        spec_complain(complaints, "/update/values", "max",
+                      "updates of %" PRIu64 " parameters would take up to %.0f MB, at most %.0f MB "
+                      "are possible; use fewer k_per_chunk, values of fewer bits, or a smaller "
+                      "model",
+                      graph->parameter_count, (double)bytes / 1e6, (double)room / 1e6);
+}
+
 static void check_model(const struct job_spec *spec, struct check *check, uint64_t *ret_parameters)
 {
     struct graph *graph = NULL;
     struct error why = {0};
     enum status status = graph_build(&spec->model, &graph, &why);
-    if (status == STATUS_NO_MEMORY)
+    if (status == STATUS_NO_MEMORY) {
         check->failed = status;
-    else if (status)
+    } else if (status) {
         spec_complain(check->complaints, "/model", "model", "%s", why.text);
-    else
+    } else {
         *ret_parameters = graph->parameter_count;
+        check_update_bytes(spec, graph, check->complaints);
+    }
     graph_free(graph);
 }
 

@@ -41,6 +41,7 @@ struct pending {
     struct shared *payload;
     float *factors;
     struct ledger_update update; /* its payload and factors point at the two above */
+    struct codec_payload opened; /* the payload, once examined */
 };
 
 struct job {
@@ -85,8 +86,10 @@ enum status lease_take(struct job *job, const struct job_lease *lease,
 uint64_t lease_seed(const struct job *job, uint64_t block_first);
 
 /* updates.c */
-/* θ and w move, the delta is kept, counters and series follow, the lease gets its verdict. */
-enum status job_absorb_update(struct job *job, const struct ledger_update *update, int64_t wall_ms,
+/* θ and w move, the delta is kept, counters and series follow, the lease gets its verdict. payload:
+ * the update's, opened. */
+enum status job_absorb_update(struct job *job, const struct ledger_update *update,
+                              const struct codec_payload *payload, int64_t wall_ms,
                               struct job_outcome *ret, struct error *err) MUST_CHECK;
 enum status job_absorb_verdict(struct job *job, const char *volunteer, const char *lease,
                                enum verdict_reason reason, struct job_outcome *ret) MUST_CHECK;

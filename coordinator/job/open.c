@@ -140,14 +140,24 @@ static enum status replay_update(struct job *job, const struct ledger_record *re
 {
     float *factors = malloc(LEDGER_TENSORS_MAX * sizeof *factors);
     struct ledger_update update;
+    struct codec_payload payload;
     if (!factors)
         return error_set(err, STATUS_NO_MEMORY, "no memory to replay");
     enum status status = ledger_update_read(record->body, record->body_bytes, factors, &update);
-    if (status)
+    if (status == STATUS_UNSUPPORTED)
+        error_set(err, status,
+                  "record %llu was written by another version of RAVEN, whose updates this one "
+                  "cannot read; open the job with that version",
+                  (unsigned long long)record->sequence);
+    else if (status)
         error_set(err, status, "record %llu is not an update",
                   (unsigned long long)record->sequence);
     else
-        status = job_absorb_update(job, &update, job->replay_wall_ms, &job->replayed, err);
+        status = codec_open(update.payload, (size_t)update.payload_bytes, job_parameters(job), NULL,
+                            &payload, err);
+    if (!status)
+        status =
+            job_absorb_update(job, &update, &payload, job->replay_wall_ms, &job->replayed, err);
     free(factors);
     return status;
 }

@@ -23,6 +23,15 @@ enum status job_append(struct job *job, enum ledger_type type, const struct buff
     return status;
 }
 
+static struct codec_format uplink_format(const struct job *job)
+{
+    struct codec_format format = {(enum codec_values)job->spec.update.values,
+                                  job->spec.update.k_per_chunk};
+    if (format.values == CODEC_FP32)
+        format.k = CODEC_CHUNK;
+    return format;
+}
+
 struct job_answer job_examine_offer(struct job *job, const char *volunteer, const char *lease_id,
                                     uint64_t bytes)
 {
@@ -44,7 +53,7 @@ struct job_answer job_examine_offer(struct job *job, const char *volunteer, cons
     if (lease->evaluates)
         return answer;
     answer.reason = REASON_TOO_LARGE;
-    if (bytes == 0 || bytes > codec_bytes_max(job_parameters(job), job->spec.update.k_per_chunk))
+    if (bytes == 0 || bytes > codec_bytes_max(job_parameters(job), uplink_format(job)))
         return answer;
     return (struct job_answer){.verdict = VERDICT_NONE, .pending = lease->pending || job->failed};
 }
@@ -72,19 +81,15 @@ static enum verdict_reason examine(struct job *job, struct pending *pending)
     if (aggregate_is_stale(update->staleness, active))
         return REASON_TOO_OLD;
 
-    struct codec_info info;
-    const uint8_t *bytes = shared_data(pending->payload);
-    size_t size = shared_bytes(pending->payload);
-    if (codec_check(bytes, size, job_parameters(job), &info, NULL) ||
-        info.k != job->spec.update.k_per_chunk)
+    struct codec_format format = uplink_format(job);
+    if (codec_open(shared_data(pending->payload), shared_bytes(pending->payload),
+                   job_parameters(job), NULL, &pending->opened, NULL) ||
+        pending->opened.format.values != format.values || pending->opened.format.k != format.k)
         return REASON_DAMAGED;
-    enum status status = aggregate_examine(job->aggregate, bytes, size, pending->factors, NULL);
-    if (status == STATUS_NOT_FINITE)
+    if (aggregate_examine(job->aggregate, &pending->opened, pending->factors, NULL))
         return REASON_NOT_FINITE;
-    if (status)
-        return REASON_DAMAGED;
 
-    float rate = aggregate_outer_rate(active, info.k, job->spec.outer_rate);
+    float rate = aggregate_outer_rate(active, format.k, job->spec.outer_rate);
     update->weight = rate * aggregate_staleness_weight(update->staleness, active);
     job->figures.outer_rate = (double)rate;
     return REASON_NONE;
@@ -135,6 +140,7 @@ static struct pending *pending_create(const struct job *job, const struct job_le
         .samples_position = job->figures.samples + samples,
         .loss = isfinite(loss) ? (float)loss : 0.0f,
         .downlink_k = job->spec.update.downlink_k_per_chunk,
+        .downlink_values = job->spec.update.downlink_values,
         .factor_count = tensors,
         .factors = pending->factors,
         .payload = shared_data(payload),
@@ -203,21 +209,22 @@ static enum status remember(struct job *job, const char *volunteer, const char *
     return verdict_table_add(&job->verdicts, &entry);
 }
 
-enum status job_absorb_update(struct job *job, const struct ledger_update *update, int64_t wall_ms,
+enum status job_absorb_update(struct job *job, const struct ledger_update *update,
+                              const struct codec_payload *payload, int64_t wall_ms,
                               struct job_outcome *ret, struct error *err)
 {
     if (update->factor_count != graph_parameter_tensors(job->graph))
         return error_set(err, STATUS_CORRUPT, "update of lease %s has factors for %u tensors",
                          update->lease, update->factor_count);
     enum status status =
-        aggregate_apply(job->aggregate, update->payload, (size_t)update->payload_bytes,
-                        update->weight, update->factors, err);
+        aggregate_apply(job->aggregate, payload, update->weight, update->factors, err);
     if (status)
         return status;
+    struct codec_format format = {(enum codec_values)update->downlink_values, update->downlink_k};
     struct buffer delta;
-    buffer_init(&delta, codec_bytes_max(job_parameters(job), update->downlink_k));
+    buffer_init(&delta, codec_bytes_max(job_parameters(job), format));
     uint64_t hash, before = job_hash(job);
-    status = aggregate_commit(job->aggregate, update->downlink_k, &delta, &hash);
+    status = aggregate_commit(job->aggregate, format, &delta, &hash);
     if (status == STATUS_OK) {
         uint8_t *bytes;
         size_t size;
@@ -300,7 +307,7 @@ bool job_durable(struct job *job, uint64_t sequence, enum status status, int64_t
     if (job->failed) {
         /* Not acknowledged: the agent keeps it and offers it again. */
     } else if (pending->reason == REASON_NONE) {
-        done = job_absorb_update(job, &pending->update, wall_ms, ret, NULL);
+        done = job_absorb_update(job, &pending->update, &pending->opened, wall_ms, ret, NULL);
         if (done == STATUS_OK)
             record_commit(job, sequence);
     } else {

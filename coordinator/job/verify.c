@@ -34,13 +34,18 @@ static enum status verify_update(struct verification *verification,
     struct verdict_entry entry = {.verdict = VERDICT_APPLIED};
     text_copy(entry.lease, ID_BYTES, update.lease);
     status = verdict_table_add(&verification->applied, &entry);
+    struct codec_payload payload;
     if (status == STATUS_OK)
-        status = aggregate_apply(verification->aggregate, update.payload,
-                                 (size_t)update.payload_bytes, update.weight, update.factors, err);
+        status = codec_open(update.payload, (size_t)update.payload_bytes,
+                            aggregate_parameters(verification->aggregate), NULL, &payload, err);
+    if (status == STATUS_OK)
+        status =
+            aggregate_apply(verification->aggregate, &payload, update.weight, update.factors, err);
     if (status)
         return status;
     buffer_clear(&verification->delta);
-    status = aggregate_commit(verification->aggregate, update.downlink_k, &verification->delta,
+    struct codec_format format = {(enum codec_values)update.downlink_values, update.downlink_k};
+    status = aggregate_commit(verification->aggregate, format, &verification->delta,
                               &verification->report->hash);
     if (status == STATUS_OK)
         status = buffer_append(&verification->hashes, &verification->report->hash,

@@ -4,10 +4,10 @@
  * applied.
  *
  * All integers and floats little-endian, texts NUL-terminated and padded with NULs to their size.
- * Every body begins with its own version (u32, 1); a changed layout gets the next one.
+ * Every body begins with its own version (u32); a changed layout gets the next one.
  *
  * Update (LEDGER_UPDATE), 128 bytes, then factors, then payload, nothing after it:
- *    0   4  version = 1
+ *    0   4  version = 2 (1 had no value coder and payloads of the update code's version 1)
  *    4   4  number of factors, at most 4096
  *    8  32  volunteer
  *   40  32  lease
@@ -19,7 +19,8 @@
  *  104   4  staleness, versions
  *  108   4  k of the delta that the commit makes
  *  112   8  payload length
- *  120   8  zero
+ *  120   4  value coder of that delta, 1 … 5
+ *  124   4  zero
  *  128      factors, fp32, each in (0, 1]
  *           payload (common/codec)
  *
@@ -38,6 +39,7 @@
 #include <math.h>
 
 #define BODY_VERSION 1
+#define UPDATE_VERSION 2
 
 enum update_offset {
     UPDATE_FACTOR_COUNT = 4,
@@ -51,7 +53,8 @@ enum update_offset {
     UPDATE_STALENESS = 104,
     UPDATE_DOWNLINK_K = 108,
     UPDATE_PAYLOAD_BYTES = 112,
-    UPDATE_RESERVED = 120,
+    UPDATE_DOWNLINK_VALUES = 120,
+    UPDATE_RESERVED = 124,
     UPDATE_BYTES = 128,
 };
 
@@ -146,7 +149,7 @@ enum status ledger_update_write(const struct ledger_update *update, struct buffe
         !put_text(head + UPDATE_VOLUNTEER, ID_BYTES, update->volunteer) ||
         !put_text(head + UPDATE_LEASE, ID_BYTES, update->lease))
         return STATUS_INVALID;
-    store_u32(head, BODY_VERSION);
+    store_u32(head, UPDATE_VERSION);
     store_u32(head + UPDATE_FACTOR_COUNT, update->factor_count);
     store_u64(head + UPDATE_BASE_VERSION, update->base_version);
     store_u64(head + UPDATE_SAMPLES, update->samples);
@@ -155,6 +158,7 @@ enum status ledger_update_write(const struct ledger_update *update, struct buffe
     store_f32(head + UPDATE_LOSS, update->loss);
     store_u32(head + UPDATE_STALENESS, update->staleness);
     store_u32(head + UPDATE_DOWNLINK_K, update->downlink_k);
+    store_u32(head + UPDATE_DOWNLINK_VALUES, update->downlink_values);
     store_u64(head + UPDATE_PAYLOAD_BYTES, update->payload_bytes);
     enum status status = buffer_reserve(ret, bytes);
     if (status == STATUS_OK)
@@ -186,9 +190,9 @@ enum status ledger_update_read(const uint8_t *body, size_t bytes, float *factors
 {
     if (bytes < sizeof(uint32_t))
         return STATUS_CORRUPT;
-    if (load_u32(body) > BODY_VERSION)
+    if (load_u32(body) != UPDATE_VERSION)
         return STATUS_UNSUPPORTED;
-    if (load_u32(body) != BODY_VERSION || !update_lengths_fit(body, bytes))
+    if (!update_lengths_fit(body, bytes))
         return STATUS_CORRUPT;
     uint32_t factor_count = load_u32(body + UPDATE_FACTOR_COUNT);
     const uint8_t *factors = body + UPDATE_BYTES;
@@ -207,6 +211,7 @@ enum status ledger_update_read(const uint8_t *body, size_t bytes, float *factors
         .loss = load_f32(body + UPDATE_LOSS),
         .staleness = load_u32(body + UPDATE_STALENESS),
         .downlink_k = load_u32(body + UPDATE_DOWNLINK_K),
+        .downlink_values = load_u32(body + UPDATE_DOWNLINK_VALUES),
         .factor_count = factor_count,
         .factors = factors_space,
         .payload = factors + (size_t)factor_count * sizeof(float),

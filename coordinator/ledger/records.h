@@ -22,6 +22,7 @@ struct ledger_update {
     float loss;                /* mean training loss of the lease, nats */
     uint32_t staleness;        /* versions */
     uint32_t downlink_k;       /* k of the delta that the commit makes */
+    uint32_t downlink_values;  /* its value coder, enum codec_values */
     uint32_t factor_count;
     const float *factors;
     const uint8_t *payload; /* common/codec */

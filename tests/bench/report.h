@@ -6,6 +6,7 @@
 #define RAVEN_TESTS_BENCH_REPORT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct report {
@@ -20,9 +21,16 @@ bool report_init(struct report *report, const char *bench, int argc, char **argv
 void report_add(const struct report *report, const char *name, double value, const char *unit,
                 const char *reference, double reference_value);
 
-/* Runs act(context) repeats times and returns the shortest time in seconds. prepare, not timed,
- * runs before each and may be NULL. */
-double report_time(void (*prepare)(void *context), void (*act)(void *context), void *context,
-                   int repeats);
+/* Something to time. prepare is not timed and may be NULL. */
+struct action {
+    void (*prepare)(void *context);
+    void (*act)(void *context);
+    void *context;
+    double median_s; /* result */
+};
+
+/* Runs all actions in turn, `rounds` times (one more that does not count comes first), so that a
+ * slow moment of the machine meets all of them; then sets median_s. */
+void report_race(struct action *actions, size_t count, unsigned rounds);
 
 #endif

@@ -36,6 +36,9 @@ submit -d "$(job_json "$GPT" '{"kind":"text","train":"art_01JD000000000000000000
 expect 422 "missing dataset" "$(complaint /data/train)"
 submit -d "$(job_json "${GPT/\"width\":32/\"width\":-3}" "$DATA" '{"batch_size":0,"total_samples":1000,"typo":1}')"
 expect 422 "several at once" "$(complaint /model/width) and ($(complaint /training/batch_size)) and ($(complaint /training/typo))"
+submit -d "$(job_json "${GPT/\"width\":32/\"width\":2048}" "$DATA" "$TRAINING" |
+    jq -c '. + {update:{values:"fp32"}}')"
+expect 422 "updates larger than a record of the ledger" "$(complaint /update/values)"
 head -c 10000000 /dev/zero | tr '\0' 'x' >"$WORK/large"
 submit --data-binary "@$WORK/large"
 expect 413 "10 MB of JSON" '.type == "/problems/too-large"'

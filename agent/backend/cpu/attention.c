@@ -86,7 +86,7 @@ void cpu_attention_forward(struct backend *backend, const struct attention_shape
 {
     struct cpu_backend *cpu = cpu_of(backend);
     struct attention_job job = {.cpu = cpu, .shape = shape, .qkv = qkv, .y = y, .saved = saved};
-    pool_run(cpu->pool, shape->samples * shape->heads, forward_task, &job);
+    pool_run(cpu->base.pool, shape->samples * shape->heads, forward_task, &job);
 }
 
 /* p: probabilities of the block again; ds: gradient of the scores before softmax. */
@@ -192,5 +192,5 @@ void cpu_attention_backward(struct backend *backend, const struct attention_shap
         return;
     struct attention_job job = {
         .cpu = cpu, .shape = shape, .qkv = qkv, .dy = dy, .saved_before = saved, .dqkv = dqkv};
-    pool_run(cpu->pool, shape->samples * shape->heads, backward_task, &job);
+    pool_run(cpu->base.pool, shape->samples * shape->heads, backward_task, &job);
 }

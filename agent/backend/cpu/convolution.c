@@ -160,7 +160,7 @@ void cpu_conv3x3_forward(struct backend *backend, const struct image_shape *shap
                            .bias = bias,
                            .y = y,
                            .samples = cpu_range(cpu, shape->samples, 1, 1)};
-    pool_run(cpu->pool, job.samples.tasks, forward_task, &job);
+    pool_run(cpu->base.pool, job.samples.tasks, forward_task, &job);
 }
 
 /* What one backward task owns. */
@@ -284,9 +284,9 @@ void cpu_conv3x3_backward(struct backend *backend, const struct image_shape *sha
     if (shape->channels_in < backend->threads) /* too few channels to share: cut dweight's rows */
         job.outputs = cpu_range(cpu, shape->channels_out, TILE_ROWS, TILE_ROWS);
     if (dx.data || dweight.data)
-        pool_run(cpu->pool, job.channels.tasks * job.outputs.tasks, backward_task, &job);
+        pool_run(cpu->base.pool, job.channels.tasks * job.outputs.tasks, backward_task, &job);
     if (dbias.data) {
         struct bias_job bias = {cpu, shape, dy, dbias};
-        pool_run(cpu->pool, shape->channels_out, bias_task, &bias);
+        pool_run(cpu->base.pool, shape->channels_out, bias_task, &bias);
     }
 }

@@ -29,7 +29,7 @@ static void cpu_release(struct backend *backend, void *memory)
 static void cpu_free(struct backend *backend)
 {
     struct cpu_backend *cpu = cpu_of(backend);
-    pool_free(cpu->pool);
+    pool_free(cpu->base.pool);
     for (uint32_t i = 0; i < backend->threads; i++) {
         free(cpu->gemm_scratch[i]);
         free(cpu->scratch[i]);
@@ -98,7 +98,7 @@ enum status cpu_backend_create(uint32_t threads, const struct cpu_kernels *kerne
                            "memory; use fewer threads",
                            threads);
     if (!status)
-        status = pool_create(threads, &cpu->pool, err);
+        status = pool_create(threads, &cpu->base.pool, err);
     if (status)
         cpu_free(&cpu->base);
     else

@@ -6,7 +6,6 @@
 #include "agent/backend/backend.h"
 #include "agent/backend/cpu/gemm.h"
 #include "agent/backend/cpu/kernels.h"
-#include "agent/backend/cpu/pool.h"
 
 /* Working memory of one thread for one operator, besides gemm's: two score blocks of attention
  * (2 × 48 × context 4096), or one column block of a convolution (9 × 2048 channels × 16). */
@@ -15,7 +14,6 @@
 struct cpu_backend {
     struct backend base; /* first: the two pointers are the same */
     const struct cpu_kernels *kernels;
-    struct pool *pool;
     /* [threads]: each thread's own; pages are touched only when used. */
     float *gemm_scratch[BACKEND_THREADS_MAX];
     float *scratch[BACKEND_THREADS_MAX];

@@ -59,7 +59,7 @@ static void run_pass(struct backend *backend, enum pass pass, size_t count, cons
     struct cpu_backend *cpu = cpu_of(backend);
     struct pass_job job = {
         cpu, pass, a, b, ret, accumulate, cpu_range(cpu, count, GRAIN, MULTIPLE)};
-    pool_run(cpu->pool, job.range.tasks, pass_task, &job);
+    pool_run(cpu->base.pool, job.range.tasks, pass_task, &job);
 }
 
 void cpu_gelu_forward(struct backend *backend, size_t count, const float *x, float *y)
@@ -117,7 +117,7 @@ double cpu_sum_squares(struct backend *backend, size_t count, const float *x)
 {
     struct cpu_backend *cpu = cpu_of(backend);
     struct squares_job job = {.cpu = cpu, .x = x, .range = cpu_range(cpu, count, GRAIN, 1024)};
-    pool_run(cpu->pool, job.range.tasks, squares_task, &job);
+    pool_run(cpu->base.pool, job.range.tasks, squares_task, &job);
     double sum = 0;
     for (size_t i = 0; i < job.range.tasks; i++)
         sum += job.sums[i];
@@ -162,5 +162,5 @@ void cpu_adamw(struct backend *backend, const struct adamw *settings, size_t cou
         .v = v,
         .gradient = gradient,
         .range = cpu_range(cpu, count, GRAIN, MULTIPLE)};
-    pool_run(cpu->pool, job.range.tasks, adamw_task, &job);
+    pool_run(cpu->base.pool, job.range.tasks, adamw_task, &job);
 }

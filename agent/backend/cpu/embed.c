@@ -37,7 +37,7 @@ void cpu_embed_forward(struct backend *backend, const struct embed_shape *shape,
         .positions = positions,
         .y = y,
         .range = cpu_range(cpu, shape->rows, GRAIN_ELEMENTS / (shape->width + 1) + 1, 1)};
-    pool_run(cpu->pool, job.range.tasks, forward_task, &job);
+    pool_run(cpu->base.pool, job.range.tasks, forward_task, &job);
 }
 
 static void backward_task(void *context, size_t task, uint32_t worker)
@@ -72,5 +72,5 @@ void cpu_embed_backward(struct backend *backend, const struct embed_shape *shape
         .dtable = dtable,
         .dpositions = dpositions,
         .range = cpu_range(cpu, shape->width, GRAIN_ELEMENTS / (shape->rows + 1) + 16, 16)};
-    pool_run(cpu->pool, job.range.tasks, backward_task, &job);
+    pool_run(cpu->base.pool, job.range.tasks, backward_task, &job);
 }

@@ -41,7 +41,7 @@ void cpu_layernorm_forward(struct backend *backend, const struct norm_shape *sha
         .y = y,
         .saved = saved,
         .rows = cpu_range(cpu, shape->rows, GRAIN_ELEMENTS / (shape->width + 1) + 1, 1)};
-    pool_run(cpu->pool, job.rows.tasks, forward_task, &job);
+    pool_run(cpu->base.pool, job.rows.tasks, forward_task, &job);
 }
 
 /* Task i's sums: dgain, then dbias. Two tasks share the scratch of one thread. */
@@ -81,7 +81,7 @@ void cpu_layernorm_backward(struct backend *backend, const struct norm_shape *sh
         .dx = dx,
         .parameters = dgain.data || dbias.data,
         .rows = cpu_range(cpu, shape->rows, GRAIN_ELEMENTS / (shape->width + 1) + 1, 1)};
-    pool_run(cpu->pool, job.rows.tasks, backward_task, &job);
+    pool_run(cpu->base.pool, job.rows.tasks, backward_task, &job);
     if (!job.parameters)
         return;
     cpu_gradient_clear(&dgain, shape->width);

@@ -32,7 +32,7 @@ static void run_product(struct cpu_backend *cpu, const struct gemm *call)
         .whole = *call,
         .rows =
             cpu_range(cpu, call->m, GRAIN_MULTIPLY_ADDS / (per_row + 1) + TILE_ROWS, TILE_ROWS)};
-    pool_run(cpu->pool, job.rows.tasks, product_task, &job);
+    pool_run(cpu->base.pool, job.rows.tasks, product_task, &job);
 }
 
 void cpu_linear_forward(struct backend *backend, const struct linear_shape *shape, const float *x,
@@ -74,7 +74,7 @@ static void bias_gradient(struct cpu_backend *cpu, const struct linear_shape *sh
     cpu_gradient_clear(&dbias, shape->out);
     size_t grain = GRAIN_MULTIPLY_ADDS / (shape->rows + 1) + 16;
     struct bias_job job = {cpu, shape, dy, dbias.data, cpu_range(cpu, shape->out, grain, 16)};
-    pool_run(cpu->pool, job.columns.tasks, bias_task, &job);
+    pool_run(cpu->base.pool, job.columns.tasks, bias_task, &job);
 }
 
 void cpu_linear_backward(struct backend *backend, const struct linear_shape *shape, const float *x,

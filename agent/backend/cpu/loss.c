@@ -48,7 +48,7 @@ void cpu_cross_entropy_forward(struct backend *backend, const struct loss_shape 
         .target = target,
         .saved = saved,
         .rows = cpu_range(cpu, shape->rows, GRAIN_ELEMENTS / (shape->classes + 1) + 1, 1)};
-    pool_run(cpu->pool, job.rows.tasks, forward_task, &job);
+    pool_run(cpu->base.pool, job.rows.tasks, forward_task, &job);
     *ret_sum = 0;
     *ret_hits = 0;
     for (size_t i = 0; i < job.rows.tasks; i++) {
@@ -90,5 +90,5 @@ void cpu_cross_entropy_backward(struct backend *backend, const struct loss_shape
         .saved_before = saved,
         .dlogits = dlogits,
         .rows = cpu_range(cpu, shape->rows, GRAIN_ELEMENTS / (shape->classes + 1) + 1, 1)};
-    pool_run(cpu->pool, job.rows.tasks, backward_task, &job);
+    pool_run(cpu->base.pool, job.rows.tasks, backward_task, &job);
 }

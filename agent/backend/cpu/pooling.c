@@ -65,7 +65,7 @@ void cpu_maxpool2_forward(struct backend *backend, const struct image_shape *sha
                            .y = y,
                            .saved = saved,
                            .planes = plane_range(cpu, shape)};
-    pool_run(cpu->pool, job.planes.tasks, forward_task, &job);
+    pool_run(cpu->base.pool, job.planes.tasks, forward_task, &job);
 }
 
 static void backward_plane(const struct image_shape *shape, const float *dy, const uint8_t *saved,
@@ -107,5 +107,5 @@ void cpu_maxpool2_backward(struct backend *backend, const struct image_shape *sh
                            .saved_before = saved,
                            .dx = dx,
                            .planes = plane_range(cpu, shape)};
-    pool_run(cpu->pool, job.planes.tasks, backward_task, &job);
+    pool_run(cpu->base.pool, job.planes.tasks, backward_task, &job);
 }

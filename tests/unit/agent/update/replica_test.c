@@ -6,6 +6,7 @@
 #include "common/base/buffer.h"
 #include "common/base/rng.h"
 #include "common/codec/codec.h"
+#include "tests/support/encode.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +41,7 @@ static void scene_begin(struct scene *scene, uint64_t seed, bool keep_unsent, do
 {
     memset(scene, 0, sizeof *scene);
     rng_seed(&scene->rng, seed);
-    struct replica_settings settings = {N, keep_unsent, decay};
+    struct replica_settings settings = {N, keep_unsent, decay, CODEC_SIGN, NULL};
     assert_int_equal(replica_create(&settings, &scene->replica, NULL), STATUS_OK);
     scene->w = calloc(N, sizeof(float));
     scene->theta = calloc(N, sizeof(float));
@@ -79,7 +80,7 @@ static void make_delta(struct scene *scene, struct buffer *ret)
         scene->theta[i] += 0.02f * (float)rng_normal(&scene->rng);
         residual[i] = scene->theta[i] - scene->w[i];
     }
-    assert_int_equal(codec_encode(residual, N, 2 * K, ret), STATUS_OK);
+    assert_int_equal(simple_encode(residual, N, 2 * K, ret), STATUS_OK);
 }
 
 static void settle(struct scene *scene)
@@ -102,7 +103,7 @@ static void settle(struct scene *scene)
 static void merge(struct scene *scene)
 {
     struct buffer delta;
-    buffer_init(&delta, codec_bytes_max(N, 2 * K));
+    buffer_init(&delta, codec_bytes_max(N, (struct codec_format){CODEC_SIGN, 2 * K}));
     make_delta(scene, &delta);
     assert_int_equal(codec_decode_add(delta.data, delta.bytes, 1.0f, scene->w, N, NULL), STATUS_OK);
     scene->version++;
@@ -249,7 +250,7 @@ static void test_merge_refuses(void **state)
     struct scene scene;
     scene_begin(&scene, 9, true, 1.0);
     struct buffer delta;
-    buffer_init(&delta, codec_bytes_max(N, 2 * K));
+    buffer_init(&delta, codec_bytes_max(N, (struct codec_format){CODEC_SIGN, 2 * K}));
     make_delta(&scene, &delta);
     struct error err = {0};
     assert_int_equal(replica_merge(scene.replica, delta.data, delta.bytes, 7, 1, &err),

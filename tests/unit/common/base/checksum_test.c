@@ -35,10 +35,26 @@ static void sha256_known_answer_whole_and_in_pieces(void **state)
     assert_memory_equal(pieces, expected, sizeof pieces);
 }
 
+static void xxh3_of_pieces_is_that_of_the_whole(void **state)
+{
+    (void)state;
+    uint8_t data[5000];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 7 + i / 256);
+    for (size_t piece = 1; piece < sizeof data; piece += 1 + piece / 2) {
+        struct xxh3 xxh;
+        xxh3_init(&xxh);
+        for (size_t at = 0; at < sizeof data; at += piece)
+            xxh3_update(&xxh, data + at, sizeof data - at < piece ? sizeof data - at : piece);
+        assert_true(xxh3_final(&xxh) == checksum_xxh3(data, sizeof data));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xxh3_known_answers),
+        cmocka_unit_test(xxh3_of_pieces_is_that_of_the_whole),
         cmocka_unit_test(sha256_known_answer_whole_and_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,33 @@ static void test_wrong_models(void **state)
            "/model/hidden");
 }
 
+#define UPDATE_JOB(update)                                                                         \
+    "{\"name\":\"n\",\"model\":" GPT_MODEL ",\"data\":" TEXT_DATA ",\"training\":" TRAINING        \
+    ",\"update\":" update "}"
+
+static void test_words_for_the_values(void **state)
+{
+    struct job_spec spec;
+    (void)state;
+    assert_int_equal(parse(UPDATE_JOB("{}"), &spec), STATUS_OK);
+    assert_int_equal(spec.update.values, 1);
+    assert_int_equal(
+        parse(UPDATE_JOB("{\"values\":\"eight_bits\",\"downlink_values\":\"fp32\"}"), &spec),
+        STATUS_OK);
+    assert_int_equal(spec.update.values, 4);
+    assert_int_equal(spec.update.downlink_values, 5);
+    json_t *json = job_spec_to_json(&spec), *update = json_object_get(json, "update");
+    assert_string_equal(json_string_value(json_object_get(update, "values")), "eight_bits");
+    assert_string_equal(json_string_value(json_object_get(update, "downlink_values")), "fp32");
+    json_decref(json);
+    refuse(UPDATE_JOB("{\"values\":\"2bit\"}"), "/update/values");
+    assert_string_equal(complaint_at("/update/values")->code, "enum");
+    assert_non_null(
+        strstr(complaint_at("/update/values")->detail, "2bit\"; use \"sign\" or \"two_bits\""));
+    refuse(UPDATE_JOB("{\"downlink_values\":1}"), "/update/downlink_values");
+    assert_string_equal(complaint_at("/update/downlink_values")->code, "type");
+}
+
 static void test_wrong_data(void **state)
 {
     (void)state;
@@ -150,6 +177,7 @@ int main(void)
         cmocka_unit_test(test_defaults_and_round_trip),
         cmocka_unit_test(test_every_complaint_at_once),
         cmocka_unit_test(test_wrong_models),
+        cmocka_unit_test(test_words_for_the_values),
         cmocka_unit_test(test_wrong_data),
         cmocka_unit_test(test_text_that_is_no_job),
         cmocka_unit_test(test_learning_rate_curve),

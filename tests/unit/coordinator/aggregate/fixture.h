@@ -14,6 +14,7 @@
 #include "common/base/rng.h"
 #include "common/codec/codec.h"
 #include "coordinator/aggregate/aggregate.h"
+#include "tests/support/encode.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static UNUSED void make_payload(struct buffer *ret, uint64_t seed, double factor
     assert_non_null(values);
     fill_normal(values, seed, factor);
     buffer_init(ret, PAYLOAD_BYTES_MAX);
-    assert_int_equal(codec_encode(values, N, k, ret), STATUS_OK);
+    assert_int_equal(simple_encode(values, N, k, ret), STATUS_OK);
     free(values);
 }
 
@@ -55,17 +56,40 @@ static UNUSED struct aggregate *make_aggregate(void)
     return aggregate;
 }
 
+/* From bytes, as they come from an agent. */
+static UNUSED enum status examine(struct aggregate *aggregate, const void *data, size_t bytes,
+                                  float *ret_factors, struct error *err)
+{
+    struct codec_payload payload;
+    enum status status =
+        codec_open(data, bytes, aggregate_parameters(aggregate), NULL, &payload, err);
+    return status ? status : aggregate_examine(aggregate, &payload, ret_factors, err);
+}
+
+static UNUSED enum status apply(struct aggregate *aggregate, const void *data, size_t bytes,
+                                float weight, const float *factors, struct error *err)
+{
+    struct codec_payload payload;
+    enum status status =
+        codec_open(data, bytes, aggregate_parameters(aggregate), NULL, &payload, err);
+    return status ? status : aggregate_apply(aggregate, &payload, weight, factors, err);
+}
+
+static UNUSED enum status commit(struct aggregate *aggregate, uint32_t k, struct buffer *ret_delta,
+                                 uint64_t *ret_hash)
+{
+    return aggregate_commit(aggregate, (struct codec_format){CODEC_SIGN, k}, ret_delta, ret_hash);
+}
+
 /* Examines and applies; the factors used come back when ret_factors is given. */
 static UNUSED void accept(struct aggregate *aggregate, const struct buffer *payload, float weight,
                           float *ret_factors)
 {
     float factors[TENSORS];
     struct error err = {0};
-    assert_int_equal(aggregate_examine(aggregate, payload->data, payload->bytes, factors, &err),
+    assert_int_equal(examine(aggregate, payload->data, payload->bytes, factors, &err), STATUS_OK);
+    assert_int_equal(apply(aggregate, payload->data, payload->bytes, weight, factors, &err),
                      STATUS_OK);
-    assert_int_equal(
-        aggregate_apply(aggregate, payload->data, payload->bytes, weight, factors, &err),
-        STATUS_OK);
     if (ret_factors)
         memcpy(ret_factors, factors, sizeof factors);
 }

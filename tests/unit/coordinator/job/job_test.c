@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "common/codec/codec.h"
+#include "tests/support/encode.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -146,7 +147,7 @@ static struct shared *make_payload(const struct rig *rig, uint64_t seed)
     for (uint64_t i = 0; i < n; i++)
         values[i] = 0.01f * (float)rng_normal(&rng);
     buffer_init(&bytes, 1u << 20);
-    assert_int_equal(codec_encode(values, n, 64, &bytes), STATUS_OK);
+    assert_int_equal(simple_encode(values, n, 64, &bytes), STATUS_OK);
     struct shared *payload = shared_create(bytes.data, bytes.bytes);
     buffer_done(&bytes);
     free(values);

@@ -22,6 +22,7 @@ static struct ledger_update example(void)
         .loss = 2.5f,
         .staleness = 3,
         .downlink_k = 128,
+        .downlink_values = 1,
         .factor_count = 3,
         .factors = factors,
         .payload = payload,
@@ -44,11 +45,11 @@ static void test_update_golden(void **state)
     char hex[2 * 145 + 1];
     assert_int_equal(body.bytes, 145);
     hex_encode(body.data, body.bytes, hex);
-    assert_string_equal(hex, "0100000003000000"
+    assert_string_equal(hex, "0200000003000000"
                              "766f6c5f3031323334353637383941424344454647484a4b4d4e505152530000"
                              "6c73655f3031323334353637383941424344454647484a4b4d4e505152530000"
                              "8877665544332211f00000000000000015cd5b0700000000"
-                             "0000403f00002040030000008000000005000000000000000000000000000000"
+                             "0000403f00002040030000008000000005000000000000000100000000000000"
                              "0000803f0000003f0000803e0908070605");
     buffer_done(&body);
 }
@@ -69,6 +70,7 @@ static void test_update_round_trip(void **state)
     assert_true(read.weight == update.weight && read.loss == update.loss);
     assert_int_equal(read.staleness, 3);
     assert_int_equal(read.downlink_k, 128);
+    assert_int_equal(read.downlink_values, 1);
     assert_int_equal(read.factor_count, 3);
     assert_memory_equal(read.factors, factors, sizeof factors);
     assert_int_equal(read.payload_bytes, sizeof payload);
@@ -113,14 +115,15 @@ static void test_update_hostile_values(void **state)
     static const uint8_t ones[32] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
                                      255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
                                      255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
-    static const uint8_t version_2[4] = {2};
+    static const uint8_t version_1[4] = {1}, version_3[4] = {3};
     static const float nan_value = NAN, too_large = 1.5f, zero = 0.0f, negative = -1.0f;
-    assert_int_equal(read_with(0, version_2, 4), STATUS_UNSUPPORTED);
+    assert_int_equal(read_with(0, version_1, 4), STATUS_UNSUPPORTED);
+    assert_int_equal(read_with(0, version_3, 4), STATUS_UNSUPPORTED);
     assert_int_equal(read_with(4, ones, 4), STATUS_CORRUPT);   /* factors */
     assert_int_equal(read_with(8, ones, 32), STATUS_CORRUPT);  /* volunteer without a NUL */
     assert_int_equal(read_with(71, ones, 1), STATUS_CORRUPT);  /* bytes after the lease's NUL */
     assert_int_equal(read_with(112, ones, 8), STATUS_CORRUPT); /* payload length */
-    assert_int_equal(read_with(120, ones, 1), STATUS_CORRUPT); /* reserved */
+    assert_int_equal(read_with(124, ones, 1), STATUS_CORRUPT); /* reserved */
     assert_int_equal(read_with(96, &nan_value, 4), STATUS_CORRUPT);
     assert_int_equal(read_with(96, &negative, 4), STATUS_CORRUPT);
     assert_int_equal(read_with(128, &nan_value, 4), STATUS_CORRUPT);
