@@ -16,6 +16,10 @@ static const struct command {
      cli_join},
     {"run", NULL, "connect and work until SIGTERM", cli_run},
     {"status", NULL, "ask the running agent how it is (--json for scripts)", cli_status},
+    {"devices", NULL, "find and test the graphics cards (--json for scripts)", cli_devices},
+    /* No help: what run and devices start as children. */
+    {"gpu-list", NULL, NULL, cli_gpu_list},
+    {"gpu-check", "ID", NULL, cli_gpu_check},
 };
 
 static const struct command *find_command(const char *name)
@@ -34,16 +38,19 @@ static void print_help(void)
                                                    ": trains neural networks for a coordinator\n\n"
                                                    "usage: raven-agent COMMAND [OPTION...]\n\n");
     for (size_t i = 0; i < COUNT_OF(commands) && !status; i++)
-        status = buffer_printf(&text, "  %-6s %-4s %s\n", commands[i].name,
-                               commands[i].argument ? commands[i].argument : "", commands[i].help);
+        if (commands[i].help)
+            status =
+                buffer_printf(&text, "  %-7s %-4s %s\n", commands[i].name,
+                              commands[i].argument ? commands[i].argument : "", commands[i].help);
     if (!status)
         status = buffer_append_text(&text, "\noptions (default; also as RAVEN_… variables and, "
                                            "but for --state-dir, in STATE/agent.conf):\n");
     if (!status)
         status = config_help(&text);
     if (!status)
-        status = buffer_append_text(&text, "  --json             status as one JSON object\n"
-                                           "  --help, --version\n\nexit codes:\n");
+        status =
+            buffer_append_text(&text, "  --json             status or devices as one JSON object\n"
+                                      "  --help, --version\n\nexit codes:\n");
 #define CLI_EXIT(name, number, meaning)                                                            \
     if (!status)                                                                                   \
         status = buffer_printf(&text, "  %-3d %s\n", number, meaning);

@@ -23,10 +23,13 @@ enum status cli_parse(int argc, char **argv, struct cli *ret, struct error *err)
 /* Parses, runs the command, returns the process's exit code. */
 int cli_main(int argc, char **argv);
 
-/* cli_run.c, cli_join.c, cli_status.c */
+/* cli_run.c, cli_join.c, cli_status.c, cli_devices.c */
 int cli_run(const struct cli *cli);
 int cli_join(const struct cli *cli);
 int cli_status(const struct cli *cli);
+int cli_devices(const struct cli *cli);
+int cli_gpu_list(const struct cli *cli);
+int cli_gpu_check(const struct cli *cli);
 
 /* cli_state.c: the state directory, made and locked against a second agent. */
 struct state_lock {

@@ -112,6 +112,35 @@ static enum status make_session(struct core *core, struct error *err)
     return status;
 }
 
+/* On the watch's thread. */
+static void note_graphics_cards(void *user, const struct gpu_report *reports, size_t count,
+                                const char *why)
+{
+    struct core *core = user;
+    struct buffer text;
+    buffer_init(&text, 4096);
+    enum status status = STATUS_OK;
+    if (count == 0)
+        status = buffer_printf(&text, "none: %s", why);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = buffer_printf(&text, "%s%s: %s%s%s", i > 0 ? "; " : "", reports[i].info.name,
+                               gpu_state_text(reports[i].state), reports[i].reason[0] ? ", " : "",
+                               reports[i].reason);
+        if (reports[i].state == GPU_TRUSTED)
+            log_info("gpu", "%s (%s) passed its test", reports[i].info.id, reports[i].info.name);
+        else
+            log_warn("gpu", "%s (%s) is not used: %s, %s", reports[i].info.id, reports[i].info.name,
+                     gpu_state_text(reports[i].state), reports[i].reason);
+    }
+    const char *line = status ? NULL : buffer_text(&text);
+    if (line) {
+        struct status_fields *fields = status_board_lock(core->board);
+        text_copy(fields->graphics_cards, sizeof fields->graphics_cards, line);
+        status_board_unlock(core->board);
+    }
+    buffer_done(&text);
+}
+
 static enum status start_threads(struct core *core, struct error *err)
 {
     const struct config *config = core->settings.config;
@@ -127,6 +156,9 @@ static enum status start_threads(struct core *core, struct error *err)
         status = fetcher_start(core->inbox, &core->fetcher, err);
     if (!status)
         status = worker_start(&worker, &core->worker, err);
+    struct gpu_check check = {"/proc/self/exe", GPU_TIME_LIMIT_MS, false};
+    if (!status)
+        status = gpu_watch_start(&check, note_graphics_cards, core, &core->gpu_watch, err);
     return status;
 }
 
@@ -213,6 +245,7 @@ void core_free(struct core *core)
 {
     if (!core)
         return;
+    gpu_watch_stop(core->gpu_watch);
     worker_stop(core->worker);
     fetcher_stop(core->fetcher);
     status_server_stop(core->server);

@@ -9,6 +9,7 @@
 #include "agent/core_fetch.h"
 #include "agent/core_mail.h"
 #include "agent/core_worker.h"
+#include "agent/gpu/gpu_watch.h"
 #include "agent/session/deltas.h"
 #include "agent/session/session.h"
 #include "agent/session/uploads.h"
@@ -33,8 +34,9 @@ struct core {
 
     struct session *session;
     struct mailbox *inbox;
-    struct worker *worker;   /* NULL for join */
-    struct fetcher *fetcher; /* NULL for join */
+    struct worker *worker;       /* NULL for join */
+    struct fetcher *fetcher;     /* NULL for join */
+    struct gpu_watch *gpu_watch; /* NULL for join */
     struct status_board *board;
     struct status_server *server;
 

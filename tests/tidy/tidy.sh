@@ -25,7 +25,8 @@ only_in 'libpq' 'libpq only in coordinator/store' coordinator/store tests/unit/c
 only_in 'microhttpd' 'libmicrohttpd only in coordinator/http' coordinator/http tests/unit/coordinator/http
 only_in 'libwebsockets' 'libwebsockets only in coordinator/hub and agent/session' \
     coordinator/hub agent/session tests/unit/coordinator/hub tests/unit/agent/session
-only_in '(cuda|nvrtc|CL/|cblas|blis|openblas)' 'GPU and BLAS headers only in agent/backend/<name>' 'agent/backend/[a-z]*'
+only_in '(cuda|nvrtc|CL/|cblas|blis|openblas)' 'GPU and BLAS headers only in agent/gpu and agent/backend/<name>' \
+    'agent/gpu' 'agent/backend/[a-z]*'
 only_in 'coordinator/' 'the agent and common know nothing of the coordinator' coordinator tests
 only_in 'agent/' 'the coordinator and common know nothing of the agent' agent tests
 
