@@ -52,6 +52,7 @@ typedef unsigned long long cuda_pointer;
     CALL(host_free, "cuMemFreeHost", void *)                                                       \
     CALL(copy_up, "cuMemcpyHtoDAsync_v2", cuda_pointer, const void *, size_t, cuda_stream)         \
     CALL(copy_down, "cuMemcpyDtoHAsync_v2", void *, cuda_pointer, size_t, cuda_stream)             \
+    CALL(copy_across, "cuMemcpyDtoDAsync_v2", cuda_pointer, cuda_pointer, size_t, cuda_stream)     \
     CALL(stream_create, "cuStreamCreate", cuda_stream *, unsigned)                                 \
     CALL(stream_destroy, "cuStreamDestroy_v2", cuda_stream)                                        \
     CALL(stream_wait, "cuStreamSynchronize", cuda_stream)                                          \
@@ -302,6 +303,17 @@ static enum status download(struct gpu *gpu, enum gpu_stream stream, const struc
     return code == 0 ? STATUS_OK : fail(gpu, "copying from the device", code);
 }
 
+static enum status copy(struct gpu *gpu, const struct gpu_memory *from, const struct gpu_memory *to,
+                        size_t bytes)
+{
+    struct cuda_gpu *self = cuda_of(gpu);
+    if (bytes == 0)
+        return STATUS_OK;
+    cuda_result code =
+        self->cuda.copy_across(to->handle, from->handle, bytes, self->streams[GPU_COMPUTE]);
+    return code == 0 ? STATUS_OK : fail(gpu, "copying on the device", code);
+}
+
 static enum status launch(struct gpu *gpu, enum gpu_kernel kernel, uint32_t groups,
                           const struct gpu_argument *arguments, size_t count)
 {
@@ -354,6 +366,7 @@ const struct gpu_api gpu_cuda = {
     .release_host = release_host,
     .upload = upload,
     .download = download,
+    .copy = copy,
     .launch = launch,
     .follow = follow,
     .wait = wait,

@@ -68,6 +68,9 @@ struct gpu_api {
                           size_t offset, const void *from, size_t bytes);
     enum status (*download)(struct gpu *gpu, enum gpu_stream stream, const struct gpu_memory *from,
                             size_t offset, void *to, size_t bytes);
+    /* From the beginning of one memory to that of another, in the compute stream. */
+    enum status (*copy)(struct gpu *gpu, const struct gpu_memory *from, const struct gpu_memory *to,
+                        size_t bytes);
     enum status (*launch)(struct gpu *gpu, enum gpu_kernel kernel, uint32_t groups,
                           const struct gpu_argument *arguments, size_t count);
     /* What is put into `stream` from now on starts after all that is in `other` now. */

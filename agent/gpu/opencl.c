@@ -35,6 +35,7 @@
     CALL(clReleaseMemObject)                                                                       \
     CALL(clEnqueueWriteBuffer)                                                                     \
     CALL(clEnqueueReadBuffer)                                                                      \
+    CALL(clEnqueueCopyBuffer)                                                                      \
     CALL(clEnqueueNDRangeKernel)                                                                   \
     CALL(clEnqueueMarkerWithWaitList)                                                              \
     CALL(clEnqueueBarrierWithWaitList)                                                             \
@@ -277,6 +278,17 @@ static enum status download(struct gpu *gpu, enum gpu_stream stream, const struc
     return code == CL_SUCCESS ? STATUS_OK : fail(gpu, "copying from the device", code);
 }
 
+static enum status copy(struct gpu *gpu, const struct gpu_memory *from, const struct gpu_memory *to,
+                        size_t bytes)
+{
+    struct opencl_gpu *self = opencl_of(gpu);
+    if (bytes == 0)
+        return STATUS_OK;
+    cl_int code = self->cl.clEnqueueCopyBuffer(self->queues[GPU_COMPUTE], buffer_of(from),
+                                               buffer_of(to), 0, 0, bytes, 0, NULL, NULL);
+    return code == CL_SUCCESS ? STATUS_OK : fail(gpu, "copying on the device", code);
+}
+
 static enum status launch(struct gpu *gpu, enum gpu_kernel kernel, uint32_t groups,
                           const struct gpu_argument *arguments, size_t count)
 {
@@ -330,6 +342,7 @@ const struct gpu_api gpu_opencl = {
     .release_host = release_host,
     .upload = upload,
     .download = download,
+    .copy = copy,
     .launch = launch,
     .follow = follow,
     .wait = wait,

@@ -81,6 +81,14 @@ static enum status download(struct gpu *gpu, enum gpu_stream stream, const struc
     return STATUS_OK;
 }
 
+static enum status copy(struct gpu *gpu, const struct gpu_memory *from, const struct gpu_memory *to,
+                        size_t bytes)
+{
+    (void)gpu;
+    memcpy(bytes_of(to), bytes_of(from), bytes);
+    return STATUS_OK;
+}
+
 static enum status launch(struct gpu *gpu, enum gpu_kernel kernel, uint32_t groups,
                           const struct gpu_argument *a, size_t count)
 {
@@ -123,6 +131,7 @@ const struct gpu_api gpu_plain_c = {
     .release_host = release_host,
     .upload = upload,
     .download = download,
+    .copy = copy,
     .launch = launch,
     .follow = follow,
     .wait = wait,

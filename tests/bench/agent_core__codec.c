@@ -2,6 +2,7 @@
  * speed of the fused encoder and of decode-and-apply against the triad r = b·r + g over the same
  * arrays, memcpy and zstd level 1, with one and two threads; working memory. GB/s count the 4 bytes
  * of each parameter, whatever is read and written. Run it by ./run bench codec. */
+#include "agent/gpu/gpu_update.h"
 #include "common/base/large.h"
 #include "common/base/rng.h"
 #include "common/codec/codec.h"
@@ -336,13 +337,125 @@ static void report_all_speeds(const struct report *report)
     free(arena.packed);
 }
 
+/* --- devices --------------------------------------------------------------------------------- */
+
+#define DEVICE_PARAMETERS ((uint64_t)16 << 20)
+#define PROCESSOR_PARAMETERS ((uint64_t)1 << 20) /* PoCL: tests only, and slow */
+
+struct device_run {
+    struct gpu *gpu;
+    uint64_t n;
+    struct gpu_memory residual, plus;
+    struct gpu_update *update;
+    struct buffer payload;
+};
+
+static void check_device(const struct device_run *run, enum status status)
+{
+    if (status == STATUS_OK)
+        return;
+    (void)fprintf(stderr, "%s: %s\n", run->gpu->api->name, run->gpu->failure);
+    exit(1);
+}
+
+static void run_device_copy(void *context)
+{
+    struct device_run *run = context;
+    size_t bytes = run->n * sizeof(float);
+    check_device(run, run->gpu->api->copy(run->gpu, &run->plus, &run->residual, bytes));
+    check_device(run, run->gpu->api->wait(run->gpu, GPU_COMPUTE));
+}
+
+/* The kernels, the way home, and the header. */
+static void run_device_encode(void *context)
+{
+    struct device_run *run = context;
+    struct gpu_source source = {.residual = &run->residual, .plus = &run->plus, .decay = DECAY};
+    buffer_clear(&run->payload);
+    check_device(run, gpu_update_begin(run->update, &source, NULL));
+    check_device(run, gpu_update_finish(run->update, &run->payload, NULL, NULL));
+}
+
+static void run_device_decode(void *context)
+{
+    struct device_run *run = context;
+    struct codec_payload payload;
+    if (codec_open(run->payload.data, run->payload.bytes, run->n, NULL, &payload, NULL))
+        abort();
+    check_device(run, gpu_update_add(run->gpu, &payload, 0.0f, &run->residual, NULL));
+}
+
+/* A copy moves 8 bytes a parameter, the fused encoder 12: bytes per second are compared. */
+static void report_device_speeds(const struct report *report, const struct gpu_info *info,
+                                 struct device_run *run)
+{
+    struct action actions[] = {{.act = run_device_copy, .context = run},
+                               {.act = run_device_encode, .context = run},
+                               {.act = run_device_decode, .context = run}};
+    char name[160];
+    report_race(actions, 3, 9);
+    double gb = (double)run->n * sizeof(float) / 1e9;
+    double copy = 2 * gb / actions[0].median_s, encode = 3 * gb / actions[1].median_s;
+    (void)snprintf(name, sizeof name, "encode, sign, k = 64, %.60s", info->id);
+    report_add(report, name, encode, "GB/s moved", "copy on the device", copy);
+    (void)snprintf(name, sizeof name, "decode and apply, k = 64, %.60s", info->id);
+    report_add(report, name, gb / actions[2].median_s, "GB/s of fp32", "copy on the device", copy);
+}
+
+static void measure_device(const struct report *report, const struct gpu_info *info)
+{
+    struct device_run run = {.n = info->processor ? PROCESSOR_PARAMETERS : DEVICE_PARAMETERS};
+    struct codec_format format = {CODEC_SIGN, 64};
+    struct error err = {0};
+    struct rng rng;
+    size_t bytes = run.n * sizeof(float);
+    float *values = large_alloc(bytes);
+    if (!values || gpu_open(info->id, &run.gpu, &err)) {
+        (void)fprintf(stderr, "%s: %s\n", info->id, err.text);
+        large_free(values, bytes);
+        return;
+    }
+    rng_seed(&rng, 1);
+    for (uint64_t i = 0; i < run.n; i++)
+        values[i] = (float)(rng_normal(&rng) * 0x1p-8);
+    buffer_init(&run.payload, codec_bytes_max(run.n, format));
+    check_device(&run, run.gpu->api->allocate(run.gpu, bytes, &run.residual));
+    check_device(&run, run.gpu->api->allocate(run.gpu, bytes, &run.plus));
+    check_device(&run, run.gpu->api->upload(run.gpu, GPU_COMPUTE, &run.plus, 0, values, bytes));
+    check_device(&run, gpu_update_create(run.gpu, run.n, format, &run.update, NULL));
+    report_device_speeds(report, info, &run);
+    gpu_update_free(run.update);
+    run.gpu->api->release(run.gpu, &run.residual);
+    run.gpu->api->release(run.gpu, &run.plus);
+    gpu_close(run.gpu);
+    buffer_done(&run.payload);
+    large_free(values, bytes);
+}
+
+static void report_devices(const struct report *report)
+{
+    struct gpu_info infos[GPU_DEVICES_MAX];
+    struct error why = {0};
+    size_t count = gpu_list(infos, &why);
+    if (count == 0)
+        (void)fprintf(stderr, "no device: %s\n", why.text);
+    for (size_t i = 0; i < count; i++) {
+        (void)fprintf(stderr, "%s: %s, driver %s\n", infos[i].id, infos[i].name, infos[i].driver);
+        measure_device(report, &infos[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct report report;
     const char *folder = getenv("RAVEN_BENCH_DATA");
     if (!report_init(&report, "codec", argc, argv))
         return 2;
-    report_all_speeds(&report);
+    if (!report.devices_only)
+        report_all_speeds(&report);
+    report_devices(&report);
+    if (report.devices_only)
+        return 0;
     report_made_sizes(&report);
     if (folder)
         report_real_sizes(&report, folder);

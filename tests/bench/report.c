@@ -10,11 +10,15 @@
 bool report_init(struct report *report, const char *bench, int argc, char **argv)
 {
     *report = (struct report){.bench = bench};
-    if (argc == 2 && strcmp(argv[1], "--json") == 0) {
-        report->json = true;
-    } else if (argc > 1) {
-        (void)fprintf(stderr, "usage: %s [--json]\n", argv[0]);
-        return false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            report->json = true;
+        } else if (strcmp(argv[i], "--devices") == 0) {
+            report->devices_only = true;
+        } else {
+            (void)fprintf(stderr, "usage: %s [--json] [--devices]\n", argv[0]);
+            return false;
+        }
     }
     if (!report->json)
         (void)printf("%-44s %12s %-10s %12s %8s  %s\n", bench, "value", "unit", "reference",

@@ -12,9 +12,10 @@
 struct report {
     const char *bench;
     bool json;
+    bool devices_only; /* --devices: leave out what needs no GPU */
 };
 
-/* Understands --json; anything else prints the usage and returns false. */
+/* Understands --json and --devices; anything else prints the usage and returns false. */
 bool report_init(struct report *report, const char *bench, int argc, char **argv);
 
 /* Names and units are plain words without quotes. reference says what reference_value is. */

@@ -31,8 +31,9 @@ enum cases_kind {
     CASES_LAPLACE,
     CASES_STUDENT, /* heavy tails */
     CASES_SPARSE,
-    CASES_TIES,  /* a few different values */
-    CASES_EQUAL, /* all the same but for signs */
+    CASES_CLUSTERED, /* runs with gaps: long Rice codes */
+    CASES_TIES,      /* a few different values */
+    CASES_EQUAL,     /* all the same but for signs */
     CASES_ZERO,
     CASES_TINY,   /* around the smallest normal float: denormals, scales below 1 */
     CASES_BITS,   /* any finite float bits */
@@ -86,6 +87,15 @@ static inline float cases_entry(struct rng *rng, enum cases_kind kind)
     }
 }
 
+static inline void cases_clear_gaps(struct rng *rng, float *vector, uint64_t n)
+{
+    for (uint64_t i = rng_below(rng, 40); i < n; i += 1 + rng_below(rng, 60)) {
+        uint64_t end = i + rng_below(rng, 400);
+        for (; i < end && i < n; i++)
+            vector[i] = 0;
+    }
+}
+
 /* Exactly n floats, so that a sanitizer sees what lies beyond; NULL when not there. */
 static inline float *cases_vector(struct rng *rng, const struct cases_one *one, bool there)
 {
@@ -96,6 +106,8 @@ static inline float *cases_vector(struct rng *rng, const struct cases_one *one, 
     bool scaled = one->kind < CASES_TIES;
     for (uint64_t i = 0; i < one->n; i++)
         vector[i] = cases_entry(rng, one->kind) * (scaled ? scale : 1.0f);
+    if (one->kind == CASES_CLUSTERED)
+        cases_clear_gaps(rng, vector, one->n);
     if (one->kind == CASES_BROKEN && rng_below(rng, 2))
         vector[rng_below(rng, one->n)] = rng_below(rng, 2) ? INFINITY : NAN;
     return vector;

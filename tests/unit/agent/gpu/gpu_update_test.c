@@ -174,8 +174,8 @@ static void several_batches_and_work_in_between(void **state)
     assert_int_equal(gpu_update_create(gpu, n, format, &update, &err), STATUS_OK);
     assert_int_equal(gpu_update_begin(update, &source, &err), STATUS_OK);
     float *zeros = calloc(n, sizeof *zeros); /* the next lease overwrites what was encoded */
-    assert_int_equal(gpu->api->upload(gpu, GPU_COMPUTE, &plus, 0, zeros, n * sizeof *zeros),
-                     STATUS_OK);
+    struct gpu_memory other = put(gpu, zeros, n);
+    assert_int_equal(gpu->api->copy(gpu, &other, &plus, n * sizeof *zeros), STATUS_OK);
     assert_int_equal(gpu_update_finish(update, &made, NULL, &err), STATUS_OK);
     struct codec_encoder *encoder;
     struct codec_source host = {.plus = e};
@@ -185,7 +185,12 @@ static void several_batches_and_work_in_between(void **state)
     assert_memory_equal(made.data, expected.data, made.bytes);
     codec_encoder_free(encoder);
     gpu_update_free(update);
-    gpu->api->release(gpu, &plus);
+    float *now = calloc(n, sizeof *now);
+    now[0] = 1;
+    take(gpu, &plus, now, n);
+    assert_memory_equal(now, zeros, n * sizeof *now);
+    free(now);
+    gpu->api->release(gpu, &other);
     gpu_close(gpu);
     buffer_done(&made);
     buffer_done(&expected);

@@ -165,6 +165,42 @@ static void several_super_chunks_are_bit_identical(void **state)
     cases_run_large(&host);
 }
 
+/* 256 magnitudes of two neighbouring floats in 1 ... 2, `upper` of them the greater: their mean, as a
+ * multiple of 2^-31, is low + upper. */
+static void check_mean(uint32_t low, uint32_t upper)
+{
+    struct codec_format format = {CODEC_SIGN, 256};
+    struct codec_encoder *encoder;
+    struct buffer expected, made;
+    float e[256];
+    uint64_t not_finite_at;
+    for (uint32_t i = 0; i < 256; i++)
+        e[i] = float_of_bits(0x3F800000 | (((low >> 8) + (i < upper)) & 0x7FFFFF));
+    struct codec_source source = {.plus = e};
+    buffer_init(&expected, codec_bytes_max(256, format));
+    buffer_init(&made, codec_bytes_max(256, format));
+    assert_int_equal(codec_encoder_create(NULL, &encoder), STATUS_OK);
+    assert_int_equal(codec_encode(encoder, &source, 256, format, &expected, NULL), STATUS_OK);
+    assert_int_equal(host.encode(NULL, &source, 256, format, &made, &not_finite_at), STATUS_OK);
+    assert_int_equal(made.bytes, expected.bytes);
+    assert_memory_equal(made.data, expected.data, made.bytes);
+    codec_encoder_free(encoder);
+    buffer_done(&expected);
+    buffer_done(&made);
+}
+
+/* Random means do not meet them. The numbers are those of values.c. */
+static void means_at_the_borders_of_scales_are_bit_identical(void **state)
+{
+    (void)state;
+    static const uint32_t borders[] = {0x8B95C1E4, 0xA5FED6AA, 0xC5672A12, 0xEAC0C6E8};
+    for (int i = 0; i < 4; i++) {
+        uint32_t upper = borders[i] & 0xFF;
+        for (int off = -2; off <= 2; off++)
+            check_mean(borders[i] - upper, (uint32_t)((int)upper + off));
+    }
+}
+
 /* A pointer such that base + first is `real`; only the end of the vector exists. */
 static float *base_of(float *real, uint64_t first)
 {
@@ -291,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_cases_are_bit_identical),
         cmocka_unit_test(several_super_chunks_are_bit_identical),
+        cmocka_unit_test(means_at_the_borders_of_scales_are_bit_identical),
         cmocka_unit_test(element_offsets_have_64_bits),
         cmocka_unit_test(invalid_chunks_change_only_themselves),
         cmocka_unit_test(sizes_fit_local_memory),
