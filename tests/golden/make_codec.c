@@ -2,7 +2,7 @@
  * the tests: the files are there and never change (another format gets another version and other
  * files). The slow reference encoder makes the good ones; the hand-made one and the bad ones are
  * put together bit by bit. The name of a bad file is the reason of its refusal, up to the first
- * dot; all claim n = 10000.
+ * dot; all claim n = 10000. (bad/codec/wrong_magic.version_1.bin is left from version 1.)
  *
  *   cc -D_GNU_SOURCE -I. tests/golden/make_codec.c tests/reference/codec_reference.c \
  *      common/base/{buffer,bytes,checksum,rng,status}.c -lxxhash -lsodium -lm -o /tmp/make_codec
@@ -319,6 +319,7 @@ int main(void)
     good("sign-sparse-n30000-k16", 1, 16, 30000, 2, 's');
     good("sign-gaussian-n5-k64", 1, 64, 5, 3, 'g');
     good("sign-zero-n4097-k64", 1, 64, 4097, 0, 'z');
+    good("sign-zero-n1048577-k64", 1, 64, 1048577, 0, 'z'); /* two super-chunks */
     good("two_bits-gaussian-n5000-k100", 2, 100, 5000, 4, 'g');
     good("four_bits-sparse-n9000-k32", 3, 32, 9000, 5, 's');
     good("eight_bits-gaussian-n5000-k512", 4, 512, 5000, 6, 'g');

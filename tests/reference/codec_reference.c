@@ -1,5 +1,5 @@
-/* The slow update code. One thread. Surprising: scales are found by trying all 254 of them against
- * exact products of integers, so that no logarithm is taken and no border is tabulated twice. */
+/* The slow update code. One thread. Surprising: scales are found by trying all 254 of them
+ * against exact products of integers, whose borders are computed, not tabulated. */
 #include "tests/reference/codec_reference.h"
 
 #include "common/base/bytes.h"
@@ -91,23 +91,21 @@ static float scale_magnitude(uint32_t scale)
     return (float)step;
 }
 
-/* sum / count, as a multiple of 2^(exponent - 127 - 31), against 2^(-48 + (scale - 1/2) / 4), the
- * border between scale and the next: true when it is not below. In long double, which is exact
- * enough: the borders are irrational and the numbers have at most 41 bits. */
+/* The border between scale and the next is 2^(-48 + (scale - 1/2) / 4), rounded up to a multiple of
+ * 2^-31 of its octave's power of two: that rounding is part of the format, because the mean of many
+ * numbers can lie between the two. True when sum / count, as a multiple of 2^(exponent - 127 - 31),
+ * is not below it. Every double here but the logarithm's is exact: at most 41 bits. */
 static bool reaches_border(uint64_t sum, uint32_t count, uint32_t exponent, uint32_t scale)
 {
-    long double mean = ldexpl((long double)sum / count, (int)exponent - 127 - 31);
-    long double border = exp2l(((long double)scale - 0.5L) / 4 - 48);
-    return mean >= border;
+    int step = ((int)scale + 3) % 4, octave = ((int)scale + 3) / 4 - 49; /* also of scale 0 */
+    double border = ceil(exp2(31 + (step + 0.5) / 4));
+    return ldexp((double)sum, (int)exponent - 127) >= ldexp(count * border, octave);
 }
 
 /* 0: below the border under scale 1. */
 static uint32_t scale_of(uint64_t sum, uint32_t count, uint32_t exponent)
 {
-    long double mean = ldexpl((long double)sum / count, (int)exponent - 127 - 31);
-    if (mean < exp2l(-48.125L))
-        return 0;
-    uint32_t scale = 1;
+    uint32_t scale = 0;
     while (scale < 254 && reaches_border(sum, count, exponent, scale))
         scale++;
     return scale;

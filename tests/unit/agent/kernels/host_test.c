@@ -165,8 +165,8 @@ static void several_super_chunks_are_bit_identical(void **state)
     cases_run_large(&host);
 }
 
-/* 256 magnitudes of two neighbouring floats in 1 ... 2, `upper` of them the greater: their mean, as a
- * multiple of 2^-31, is low + upper. */
+/* 256 magnitudes of two neighbouring floats in 1 ... 2, `upper` of them the greater: their mean,
+ * as a multiple of 2^-31, is low + upper. */
 static void check_mean(uint32_t low, uint32_t upper)
 {
     struct codec_format format = {CODEC_SIGN, 256};

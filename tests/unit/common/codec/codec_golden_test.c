@@ -65,6 +65,7 @@ static void encoder_makes_the_golden_bytes(void **state)
         {"sign-sparse-n30000-k16.bin", sparse, 30000, 2, {CODEC_SIGN, 16}},
         {"sign-gaussian-n5-k64.bin", gaussian, 5, 3, {CODEC_SIGN, 64}},
         {"sign-zero-n4097-k64.bin", zero, 4097, 0, {CODEC_SIGN, 64}},
+        {"sign-zero-n1048577-k64.bin", zero, 1048577, 0, {CODEC_SIGN, 64}},
         {"two_bits-gaussian-n5000-k100.bin", gaussian, 5000, 4, {CODEC_TWO_BITS, 100}},
         {"four_bits-sparse-n9000-k32.bin", sparse, 9000, 5, {CODEC_FOUR_BITS, 32}},
         {"eight_bits-gaussian-n5000-k512.bin", gaussian, 5000, 6, {CODEC_EIGHT_BITS, 512}},

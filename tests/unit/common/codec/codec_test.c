@@ -9,7 +9,6 @@
 #include "tests/unit/common/codec/fixture.h"
 
 #include <float.h>
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -417,26 +416,6 @@ static void payloads_are_appended_and_repeatable(void **state)
     free(e);
 }
 
-static void encoding_allocates_nothing_after_set_up(void **state)
-{
-    (void)state;
-    const uint64_t n = 300 * 4096;
-    struct codec_format format = sign(512);
-    float *e = gaussian(n, 5);
-    struct codec_source source = {.plus = e};
-    struct codec_encoder *encoder;
-    struct buffer bytes;
-    buffer_init(&bytes, codec_bytes_max(n, format));
-    assert_int_equal(buffer_reserve(&bytes, codec_bytes_max(n, format)), STATUS_OK);
-    assert_int_equal(codec_encoder_create(NULL, &encoder), STATUS_OK);
-    size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
-    assert_int_equal(codec_encode(encoder, &source, n, format, &bytes, NULL), STATUS_OK);
-    assert_int_equal(mallinfo2().uordblks + mallinfo2().hblkhd, before);
-    codec_encoder_free(encoder);
-    buffer_done(&bytes);
-    free(e);
-}
-
 /* --- decoding -------------------------------------------------------------------------------- */
 
 static void decode_adds_factor_times_the_value(void **state)
@@ -523,7 +502,6 @@ int main(void)
         cmocka_unit_test(lack_of_room_and_wrong_settings_change_nothing),
         cmocka_unit_test(nothing_is_lost_in_a_thousand_rounds),
         cmocka_unit_test(payloads_are_appended_and_repeatable),
-        cmocka_unit_test(encoding_allocates_nothing_after_set_up),
         cmocka_unit_test(decode_adds_factor_times_the_value),
         cmocka_unit_test(hash_is_xxh3_of_the_bytes),
         cmocka_unit_test(pain_G1_more_than_2_to_the_31_parameters),
