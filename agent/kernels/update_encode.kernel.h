@@ -353,12 +353,12 @@ RK_FN void put_bits(RK_LOCAL u32 *words, u32 at, u32 value, u32 count)
         rk_local_or(&words[at / 32u + 1u], (u32)(shifted >> 32));
 }
 
-/* `gap >> b` ones, a zero, the low b bits. */
+/* `gap >> b` ones, a zero, the low b bits: at most 31 bits at once, for shifts end there. */
 RK_FN void put_rice(RK_LOCAL u32 *words, u32 at, u32 gap, u32 b)
 {
     u32 ones = gap >> b, low = gap & ((1u << b) - 1u);
     RK_ROLLED
-    for (; ones + 1u + b > 32u; ones -= 16u, at += 16u)
+    for (; ones + 1u + b > 31u; ones -= 16u, at += 16u)
         put_bits(words, at, 0xFFFFu, 16u);
     put_bits(words, at, low << (ones + 1u) | ((1u << ones) - 1u), ones + 1u + b);
 }

@@ -103,30 +103,53 @@ static void super_chunks_end_where_the_table_says(void **state)
     buffer_done(&bytes);
 }
 
-/* Gaps of every length at every bit of a byte: codes of more ones than fit one load, too. */
-static void codes_of_any_length_lie_anywhere(void **state)
+/* Encodes e[length] and expects both decoders to give it back (its entries are 1, -1 and 0, which
+ * every coder sends exactly). */
+static void assert_read_back(const float *e, uint32_t length, struct codec_format format)
+{
+    static float slow[CODEC_CHUNK], fast[CODEC_CHUNK];
+    struct buffer bytes = encoded(e, length, format);
+    memset(fast, 0, sizeof fast);
+    reference_decode(bytes.data, length, slow);
+    assert_int_equal(codec_decode_add(bytes.data, bytes.bytes, 1, fast, length, NULL), STATUS_OK);
+    assert_memory_equal(slow, e, length * sizeof *e);
+    assert_memory_equal(fast, e, length * sizeof *e);
+    buffer_done(&bytes);
+}
+
+/* `many` neighbours, so that the Rice parameter is small, then four of which one is far away, then
+ * the last entry: codes of more ones than fit one load, at each place among four read at once. */
+static void long_codes_lie_anywhere_among_four(void **state)
 {
     (void)state;
-    for (uint32_t many = 8; many < CODEC_K_MAX; many += 24)
-        for (uint32_t gap = 0; gap < 3500; gap += 1 + gap / 9) {
-            /* `many` neighbours, so that the Rice parameter is small, then one far away */
-            static float e[CODEC_CHUNK], slow[CODEC_CHUNK], fast[CODEC_CHUNK];
+    static float e[CODEC_CHUNK];
+    for (uint32_t many = 4; many + 5 <= CODEC_K_MAX; many += many < 460 ? 24 : 4)
+        for (uint32_t gap = 0; gap < 3300; gap += gap < 300 ? 1 : 1 + gap / 9) {
             memset(e, 0, sizeof e);
-            memset(fast, 0, sizeof fast);
-            for (uint32_t i = 0; i + 4 < many; i++)
+            for (uint32_t i = 0; i < many; i++)
                 e[i + i / 9] = i % 3 ? 1.0f : -1.0f;
-            for (uint32_t i = 0; i < 4; i++) /* the gap may be in any of four codes at once */
-                e[many + many / 9 + (i == gap % 4 ? gap : 0) + i] = -1.0f;
+            uint32_t at = many + many / 9;
+            for (uint32_t i = 0; i < 4; i++, at++) {
+                at += i == (gap + many / 4) % 4 ? gap : 0;
+                e[at] = -1.0f;
+            }
             e[CODEC_CHUNK - 1] = 1.0f;
-            struct codec_format format = {all_values[gap % 4], CODEC_K_MAX};
-            struct buffer bytes = encoded(e, CODEC_CHUNK, format);
-            reference_decode(bytes.data, CODEC_CHUNK, slow);
-            assert_int_equal(codec_decode_add(bytes.data, bytes.bytes, 1, fast, CODEC_CHUNK, NULL),
-                             STATUS_OK);
-            assert_memory_equal(slow, fast, sizeof fast);
-            for (uint32_t i = 0; i < CODEC_CHUNK; i++)
-                assert_true(fast[i] == e[i]);
-            buffer_done(&bytes);
+            assert_read_back(e, CODEC_CHUNK,
+                             (struct codec_format){all_values[gap % 4], CODEC_K_MAX});
+        }
+}
+
+/* All of a short chunk's coordinates at its end: the first code has as many ones as there can be. */
+static void the_longest_code_of_any_length_is_read(void **state)
+{
+    (void)state;
+    static float e[CODEC_CHUNK];
+    for (uint32_t length = CODEC_CHUNK; length > 1000; length -= 33)
+        for (uint32_t count = 1; count <= CODEC_K_MAX; count += 1 + count / 12) {
+            memset(e, 0, sizeof e);
+            for (uint32_t i = 0; i < count; i++)
+                e[length - 1 - i] = i % 2 ? 1.0f : -1.0f;
+            assert_read_back(e, length, (struct codec_format){all_values[count % 4], CODEC_K_MAX});
         }
 }
 
@@ -189,7 +212,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_of_several_bad_chunks_is_named),
         cmocka_unit_test(super_chunks_end_where_the_table_says),
-        cmocka_unit_test(codes_of_any_length_lie_anywhere),
+        cmocka_unit_test(long_codes_lie_anywhere_among_four),
+        cmocka_unit_test(the_longest_code_of_any_length_is_read),
         cmocka_unit_test(pain_C5_bits_that_change_after_the_check_stay_within_the_target),
         cmocka_unit_test(nothing_is_a_payload_too),
     };
