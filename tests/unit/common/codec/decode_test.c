@@ -139,7 +139,8 @@ static void long_codes_lie_anywhere_among_four(void **state)
         }
 }
 
-/* All of a short chunk's coordinates at its end: the first code has as many ones as there can be. */
+/* All of a short chunk's coordinates at its end: the first code has as many ones as there can
+ * be. */
 static void the_longest_code_of_any_length_is_read(void **state)
 {
     (void)state;
