@@ -184,9 +184,21 @@ static enum status build(struct opencl_gpu *self, cl_device_id device, struct er
     return STATUS_OK;
 }
 
+/* A device without denormals may round a product next to the smallest float otherwise than we do,
+ * so rarely that no test would meet it. */
+static bool has_denormals(const struct calls *cl, cl_device_id device)
+{
+    cl_device_fp_config config = 0;
+    (void)cl->clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+    return config & CL_FP_DENORM;
+}
+
 static enum status set_up(struct opencl_gpu *self, cl_device_id device, struct error *err)
 {
     cl_int code;
+    if (!has_denormals(&self->cl, device))
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "OpenCL: the device has no denormal floats, so its updates might differ");
     self->context = self->cl.clCreateContext(NULL, 1, &device, NULL, NULL, &code);
     for (int i = 0; i < GPU_STREAMS && code == CL_SUCCESS; i++)
         self->queues[i] = self->cl.clCreateCommandQueue(self->context, device, 0, &code);
