@@ -18,7 +18,7 @@ static const struct command {
     {"status", NULL, "ask the running agent how it is (--json for scripts)", cli_status},
     {"devices", NULL, "find and test the graphics cards (--json for scripts)", cli_devices},
     /* No help: what run and devices start as children. */
-    {"gpu-list", NULL, NULL, cli_gpu_list},
+    {"gpu-list", "INTERFACE", NULL, cli_gpu_list},
     {"gpu-check", "ID", NULL, cli_gpu_check},
 };
 
@@ -151,11 +151,14 @@ int cli_main(int argc, char **argv)
         print_help();
         return CLI_OK;
     }
+    const struct command *command = find_command(cli.command);
+    if (!command->help) /* a child of ours: it needs no settings, and might find other ones */
+        return command->run(&cli);
     if (config_read_environment(&cli.config, &err) || config_find_state_dir(&cli.config, &err) ||
         config_read_file(&cli.config, &err)) {
         fprintf(stderr, "raven-agent: %s\n", err.text);
         return CLI_CONFIG;
     }
     apply_log_level(cli.config.log_level);
-    return find_command(cli.command)->run(&cli);
+    return command->run(&cli);
 }

@@ -8,8 +8,7 @@
 
 int cli_gpu_list(const struct cli *cli)
 {
-    (void)cli;
-    return gpu_child_list();
+    return gpu_child_list(cli->argument);
 }
 
 int cli_gpu_check(const struct cli *cli)
@@ -44,6 +43,8 @@ static void print_table(const struct gpu_report *reports, size_t count, const ch
                (double)info->memory_bytes / 1e9, info->driver, gpu_state_text(reports[i].state),
                reports[i].reason[0] ? ": " : "", reports[i].reason);
     }
+    if (why[0])
+        printf("\nNot found: %s.\n", why);
     printf("\nA trusted device packs updates bit for bit as this computer's processor does.\n"
            "Training itself runs on the processor in this version.\n");
 }

@@ -24,10 +24,12 @@ typedef unsigned long long cuda_pointer;
 #define CUDA_OUT_OF_MEMORY 2
 #define CUDA_STUB_LIBRARY 34
 #define CUDA_NO_DEVICE 100
+#define CUDA_NO_IMAGE 209
 #define CUDA_DRIVER_MISMATCH 803
 #define ATTRIBUTE_MAJOR 75
 #define ATTRIBUTE_MINOR 76
 #define STREAM_NON_BLOCKING 1u
+#define CONTEXT_BLOCKING_SYNC 4u /* who waits sleeps: the processor is its owner's */
 #define EVENT_DISABLE_TIMING 2u
 
 /* name in the table, symbol, parameters */
@@ -40,6 +42,7 @@ typedef unsigned long long cuda_pointer;
     CALL(device_bus_id, "cuDeviceGetPCIBusId", char *, int, cuda_device)                           \
     CALL(device_memory, "cuDeviceTotalMem_v2", size_t *, cuda_device)                              \
     CALL(device_attribute, "cuDeviceGetAttribute", int *, int, cuda_device)                        \
+    CALL(context_flags, "cuDevicePrimaryCtxSetFlags", cuda_device, unsigned)                       \
     CALL(context_retain, "cuDevicePrimaryCtxRetain", cuda_context *, cuda_device)                  \
     CALL(context_release, "cuDevicePrimaryCtxRelease_v2", cuda_device)                             \
     CALL(context_set, "cuCtxSetCurrent", cuda_context)                                             \
@@ -166,13 +169,13 @@ static enum status fail(struct gpu *gpu, const char *what, cuda_result code)
     return code == CUDA_OUT_OF_MEMORY ? STATUS_NO_MEMORY : STATUS_IO;
 }
 
-/* The image for this device: the same major version, the highest minor not above its own; else the
- * PTX, which the driver compiles. */
+/* The image for this device: the same major version, the highest minor not above its own; NULL:
+ * none. */
 static const void *choose_image(int major, int minor)
 {
     const struct kernels_image *images;
     size_t count;
-    const void *chosen = kernels_cuda_ptx();
+    const void *chosen = NULL;
     kernels_cuda_images(&images, &count);
     for (size_t i = 0; i < count; i++)
         if ((int)images[i].sm / 10 == major && (int)images[i].sm % 10 <= minor)
@@ -185,11 +188,13 @@ static enum status load_kernels(struct cuda_gpu *self, struct error *err)
     int major = 0, minor = 0;
     (void)self->cuda.device_attribute(&major, ATTRIBUTE_MAJOR, self->device);
     (void)self->cuda.device_attribute(&minor, ATTRIBUTE_MINOR, self->device);
-    const void *image = choose_image(major, minor);
-    if (!image)
+    const void *image = choose_image(major, minor), *ptx = kernels_cuda_ptx();
+    if (!image && !ptx)
         return error_set(err, STATUS_UNSUPPORTED,
                          "CUDA: this agent was built without CUDA kernels");
-    cuda_result code = self->cuda.module_load(&self->module, image);
+    cuda_result code = image ? self->cuda.module_load(&self->module, image) : CUDA_NO_IMAGE;
+    if (code != 0 && ptx) /* no image, or a driver older than its toolkit, which compiles itself */
+        code = self->cuda.module_load(&self->module, ptx);
     for (int i = 0; i < GPU_KERNELS && code == 0; i++)
         code = self->cuda.module_function(&self->kernels[i], self->module, gpu_kernel_names[i]);
     if (code != 0)
@@ -214,6 +219,7 @@ static void close_device(struct gpu *gpu)
 
 static enum status set_up(struct cuda_gpu *self, struct error *err)
 {
+    (void)self->cuda.context_flags(self->device, CONTEXT_BLOCKING_SYNC);
     cuda_result code = self->cuda.context_retain(&self->context, self->device);
     if (code == 0)
         code = self->cuda.context_set(self->context);

@@ -86,9 +86,12 @@ struct gpu {
 
 extern const struct gpu_api gpu_cuda, gpu_opencl, gpu_plain_c;
 
-/* Devices of CUDA and OpenCL; NVIDIA's OpenCL devices are left out when CUDA has them. Interfaces
- * that are missing are skipped; *ret_why says so for people (NULL is fine). */
-size_t gpu_list(struct gpu_info ret[GPU_DEVICES_MAX], struct error *ret_why);
+/* CUDA, then OpenCL; plain C is for tests. */
+#define GPU_INTERFACES 2u
+extern const char *const gpu_interface_names[GPU_INTERFACES];
+
+/* Devices of an interface by its name; a card may have both. 0: *ret_why says for people why. */
+size_t gpu_list(const char *interface, struct gpu_info ret[GPU_DEVICES_MAX], struct error *ret_why);
 /* By id. */
 enum status gpu_open(const char *id, struct gpu **ret, struct error *err) MUST_CHECK;
 void gpu_close(struct gpu *gpu); /* NULL is fine */

@@ -88,6 +88,7 @@ void gpu_update_free(struct gpu_update *update)
     const struct gpu_api *api = update->gpu->api;
     struct gpu_memory *memories[] = {&update->chunk_words, &update->chunk_bits, &update->slots,
                                      &update->super_words};
+    (void)api->wait(update->gpu, GPU_COPY); /* nobody called finish: copies may still come */
     for (size_t i = 0; i < COUNT_OF(memories); i++)
         if (memories[i]->handle)
             api->release(update->gpu, memories[i]);
@@ -144,8 +145,12 @@ static enum status run_batch(struct gpu_update *update, const struct gpu_source 
     };
     uint64_t first_super = first_chunk / CODEC_SUPER_CHUNK;
     uint32_t supers = kernels_join_groups(chunks);
-    enum status status = gpu->api->launch(gpu, GPU_UPDATE_ENCODE, kernels_encode_groups(chunks),
-                                          encode, COUNT_OF(encode));
+    /* The batch before wrote the same memory: not before that was copied. At the beginning and not
+     * at the end, so that what training puts here after the last batch waits for no copy. */
+    enum status status = gpu->api->follow(gpu, GPU_COMPUTE, GPU_COPY);
+    if (!status)
+        status = gpu->api->launch(gpu, GPU_UPDATE_ENCODE, kernels_encode_groups(chunks), encode,
+                                  COUNT_OF(encode));
     if (!status)
         status = gpu->api->launch(gpu, GPU_UPDATE_JOIN, supers, join, COUNT_OF(join));
     if (!status)
@@ -160,8 +165,7 @@ static enum status run_batch(struct gpu_update *update, const struct gpu_source 
         status = gpu->api->download(gpu, GPU_COPY, &update->slots, 0,
                                     update->host_slots + first_super * update->slot_stride,
                                     (size_t)supers * update->slot_stride * 4);
-    /* The next batch writes the same memory: not before this one was copied. */
-    return status ? status : gpu->api->follow(gpu, GPU_COMPUTE, GPU_COPY);
+    return status;
 }
 
 enum status gpu_update_begin(struct gpu_update *update, const struct gpu_source *source,
@@ -193,6 +197,28 @@ static bool all_finite(const struct gpu_update *update, uint64_t *ret_position)
     return true;
 }
 
+/* A device that lies about its lengths must not make us write beyond the payload: what a
+ * super-chunk takes follows from its chunks, and none takes more than the format allows. */
+static bool lengths_are_possible(const struct gpu_update *update, uint64_t *ret_words)
+{
+    uint64_t words = 0;
+    for (uint64_t s = 0; s < update->supers; s++) {
+        uint64_t chunk = s * CODEC_SUPER_CHUNK, left = update->chunks - chunk, bits = 0;
+        uint64_t end = chunk + (left < CODEC_SUPER_CHUNK ? left : CODEC_SUPER_CHUNK);
+        for (; chunk < end; chunk++) {
+            if (update->host_bits[chunk] > 32 * update->chunk_stride)
+                return false;
+            bits += update->host_bits[chunk];
+        }
+        if (update->host_words[s] != (bits + 31) / 32 ||
+            update->host_words[s] > update->slot_stride)
+            return false;
+        words += update->host_words[s];
+    }
+    *ret_words = words;
+    return true;
+}
+
 enum status gpu_update_finish(struct gpu_update *update, struct buffer *ret, uint64_t *ret_position,
                               struct error *err)
 {
@@ -206,7 +232,11 @@ enum status gpu_update_finish(struct gpu_update *update, struct buffer *ret, uin
         return error_set(err, STATUS_NOT_FINITE, "parameter %llu of the update is not finite",
                          (unsigned long long)position);
     }
-    status = buffer_reserve(ret, codec_bytes_max(update->n, update->format));
+    uint64_t all_words;
+    if (!lengths_are_possible(update, &all_words))
+        return error_set(err, STATUS_CORRUPT, "the device made an impossible update");
+    size_t bytes = FORMAT_HEADER_BYTES + (size_t)update->supers * 8 + (size_t)all_words * 4;
+    status = buffer_reserve(ret, bytes);
     if (status)
         return error_set(err, status, "no room for an update of %llu parameters",
                          (unsigned long long)update->n);
@@ -215,8 +245,6 @@ enum status gpu_update_finish(struct gpu_update *update, struct buffer *ret, uin
     uint64_t offset = 0;
     for (uint64_t s = 0; s < update->supers; s++) {
         uint32_t words = update->host_words[s];
-        if (words > update->slot_stride)
-            return error_set(err, STATUS_CORRUPT, "the device made an impossible update");
         store_u64(table + s * 8, offset);
         memcpy(body + offset, update->host_slots + s * update->slot_stride, (size_t)words * 4);
         offset += (uint64_t)words * 4;
@@ -224,7 +252,7 @@ enum status gpu_update_finish(struct gpu_update *update, struct buffer *ret, uin
     struct format_header header = {
         .n = update->n, .body_bytes = update->supers * 8 + offset, .format = update->format};
     format_header_write(&header, out);
-    ret->bytes += FORMAT_HEADER_BYTES + (size_t)header.body_bytes;
+    ret->bytes += bytes;
     return STATUS_OK;
 }
 

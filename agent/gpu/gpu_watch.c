@@ -23,6 +23,7 @@
 
 #define ANSWER_BYTES_MAX 65536
 #define POLL_MS 20
+#define KILLED_MS 2000 /* a process inside a driver may not even end when killed */
 
 extern char **environ;
 
@@ -88,6 +89,13 @@ static bool read_some(struct child *child, int stop_fd, bool *ret_stop)
     return got > 0 && buffer_append(&child->answer, bytes, (size_t)got) == STATUS_OK;
 }
 
+/* Waits for it; stop_fd -1: never. */
+static bool is_stopped(int stop_fd, int wait_ms)
+{
+    struct pollfd fd = {.fd = stop_fd, .events = POLLIN};
+    return poll(&fd, 1, wait_ms) > 0;
+}
+
 static void await_end(struct child *child, int64_t deadline_ms, int stop_fd)
 {
     bool says = true, stop = false;
@@ -97,15 +105,18 @@ static void await_end(struct child *child, int64_t deadline_ms, int stop_fd)
         if (says)
             says = read_some(child, stop_fd, &stop);
         else
-            (void)poll(NULL, 0, POLL_MS);
+            stop = is_stopped(stop_fd, POLL_MS);
         if (!says)
             got = waitpid(child->pid, &how, WNOHANG);
     }
     child->ending = ENDED_BY_US;
     if (got == 0) {
         (void)kill(child->pid, SIGKILL);
-        while (waitpid(child->pid, &how, 0) < 0 && errno == EINTR)
-            ;
+        for (int waited_ms = 0; waited_ms < KILLED_MS; waited_ms += POLL_MS) {
+            if (waitpid(child->pid, &how, WNOHANG) != 0)
+                break;
+            (void)poll(NULL, 0, POLL_MS);
+        }
     } else if (WIFSIGNALED(how)) {
         child->ending = ENDED_BY_SIGNAL;
         child->signal = WTERMSIG(how);
@@ -152,10 +163,11 @@ static void copy_text(char *ret, size_t ret_bytes, const json_t *object, const c
     text_copy(ret, ret_bytes, clean.text);
 }
 
+/* Appends to ret[count]; returns the new count. */
 static size_t read_list(const struct buffer *answer, struct gpu_report ret[GPU_DEVICES_MAX],
-                        char why[200])
+                        size_t count, char why[200])
 {
-    size_t at = 0, count = 0;
+    size_t at = 0;
     json_t *line;
     while ((line = next_line(answer, &at))) {
         if (json_object_get(line, "why")) {
@@ -210,21 +222,50 @@ static void judge(const struct child *child, int time_limit_ms, struct gpu_repor
     json_decref(line);
 }
 
+static void add_reason(char why[200], const char *reason)
+{
+    size_t length = strlen(why);
+    if (reason[0])
+        (void)snprintf(why + length, 200 - length, "%s%s", length > 0 ? "; " : "", reason);
+}
+
+/* Each interface in a child of its own: that one hangs must not hide the other's devices. */
+static size_t list_all(const struct gpu_check *check, int stop_fd,
+                       struct gpu_report ret[GPU_DEVICES_MAX], char why[200])
+{
+    size_t count = 0;
+    why[0] = '\0';
+    for (size_t i = 0; i < GPU_INTERFACES && !is_stopped(stop_fd, 0); i++) {
+        char reason[200] = "";
+        struct child list = run_child(check, "gpu-list", gpu_interface_names[i], stop_fd);
+        if (list.ending == ENDED && list.answer.bytes > 0)
+            count = read_list(&list.answer, ret, count, reason);
+        else
+            explain_ending(&list, check->time_limit_ms, gpu_interface_names[i], reason);
+        buffer_done(&list.answer);
+        add_reason(why, reason);
+    }
+    return count;
+}
+
+/* The same card by the other interface, which is trusted already. */
+static bool is_known(const struct gpu_report *report, const struct gpu_report *known, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (known[i].state == GPU_TRUSTED && strncmp(known[i].info.id, "cuda:", 5) == 0 &&
+            strncmp(report->info.id, "cuda:", 5) != 0 &&
+            strcmp(known[i].info.name, report->info.name) == 0)
+            return true;
+    return false;
+}
+
 size_t gpu_check_all(const struct gpu_check *check, int stop_fd,
                      struct gpu_report ret[GPU_DEVICES_MAX], char why[200])
 {
-    struct child list = run_child(check, "gpu-list", NULL, stop_fd);
-    why[0] = '\0';
-    size_t count = 0;
-    if (list.ending == ENDED)
-        count = read_list(&list.answer, ret, why);
-    else
-        explain_ending(&list, check->time_limit_ms, "the search for graphics cards", why);
-    buffer_done(&list.answer);
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
+    size_t count = list_all(check, stop_fd, ret, why), kept = 0;
+    for (size_t i = 0; i < count && !is_stopped(stop_fd, 0); i++) {
         struct gpu_report report = ret[i];
-        if (report.info.processor && !check->processors)
+        if ((report.info.processor && !check->processors) || is_known(&report, ret, kept))
             continue;
         struct child child = run_child(check, "gpu-check", report.info.id, stop_fd);
         judge(&child, check->time_limit_ms, &report);
@@ -232,7 +273,7 @@ size_t gpu_check_all(const struct gpu_check *check, int stop_fd,
         ret[kept++] = report;
     }
     if (kept == 0 && count > 0)
-        (void)snprintf(why, 200, "OpenCL offers only this computer's processor");
+        add_reason(why, "OpenCL offers only this computer's processor");
     return kept;
 }
 
@@ -245,12 +286,6 @@ struct gpu_watch {
     int stop_fd;
     pthread_t thread;
 };
-
-static bool is_stopped(int stop_fd, int wait_ms)
-{
-    struct pollfd fd = {.fd = stop_fd, .events = POLLIN};
-    return poll(&fd, 1, wait_ms) > 0;
-}
 
 static void *watch_main(void *argument)
 {

@@ -26,7 +26,8 @@ struct gpu_check {
 /* "trusted", "wrong answer", … */
 const char *gpu_state_text(enum gpu_state state);
 
-/* Lists and tests everything once; blocks. why: when nothing was found, the reason for people.
+/* Lists and tests everything once; blocks. A card that CUDA can use is not tested with OpenCL too.
+ * why: what an interface that has no device says about it, for people.
  * stop_fd: readable means give up (-1: none). Returns the number of reports. */
 size_t gpu_check_all(const struct gpu_check *check, int stop_fd,
                      struct gpu_report ret[GPU_DEVICES_MAX], char why[200]);
@@ -43,7 +44,7 @@ enum status gpu_watch_start(const struct gpu_check *check, gpu_watch_fn *tell, v
 void gpu_watch_stop(struct gpu_watch *watch); /* NULL is fine; does not wait for a driver */
 
 /* What the child does; its exit status. Writes lines of JSON to stdout. */
-int gpu_child_list(void);
+int gpu_child_list(const char *interface);
 int gpu_child_check(const char *id);
 
 #endif

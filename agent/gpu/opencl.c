@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define PLATFORMS_MAX 8u
+#define LOG_BYTES_MAX 1048576u
 
 /* The calls we need, in one table that also loads them. */
 #define CL_CALLS(CALL)                                                                             \
@@ -160,6 +161,26 @@ static void close_device(struct gpu *gpu)
     free(self);
 }
 
+/* The log's beginning; err holds no more. Drivers give nothing to a buffer that is too small. */
+static enum status explain_build(struct opencl_gpu *self, cl_device_id device, cl_int code,
+                                 struct error *err)
+{
+    size_t bytes = 0;
+    char *log = NULL;
+    if (self->program)
+        (void)self->cl.clGetProgramBuildInfo(self->program, device, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                                             &bytes);
+    if (bytes > 0 && bytes < LOG_BYTES_MAX)
+        log = calloc(1, bytes + 1);
+    if (log)
+        (void)self->cl.clGetProgramBuildInfo(self->program, device, CL_PROGRAM_BUILD_LOG, bytes,
+                                             log, NULL);
+    error_set(err, STATUS_UNSUPPORTED, "OpenCL: the kernels do not build (%d): %.200s", code,
+              log ? log : "no log");
+    free(log);
+    return STATUS_UNSUPPORTED;
+}
+
 static enum status build(struct opencl_gpu *self, cl_device_id device, struct error *err)
 {
     const char *text = kernels_source;
@@ -167,14 +188,8 @@ static enum status build(struct opencl_gpu *self, cl_device_id device, struct er
     self->program = self->cl.clCreateProgramWithSource(self->context, 1, &text, NULL, &code);
     if (code == CL_SUCCESS)
         code = self->cl.clBuildProgram(self->program, 1, &device, "-cl-std=CL1.2", NULL, NULL);
-    if (code != CL_SUCCESS) {
-        char log[200] = "";
-        if (self->program)
-            (void)self->cl.clGetProgramBuildInfo(self->program, device, CL_PROGRAM_BUILD_LOG,
-                                                 sizeof log - 1, log, NULL);
-        return error_set(err, STATUS_UNSUPPORTED, "OpenCL: the kernels do not build (%d): %s", code,
-                         log);
-    }
+    if (code != CL_SUCCESS)
+        return explain_build(self, device, code, err);
     for (int i = 0; i < GPU_KERNELS; i++) {
         self->kernels[i] = self->cl.clCreateKernel(self->program, gpu_kernel_names[i], &code);
         if (code != CL_SUCCESS)

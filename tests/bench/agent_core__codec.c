@@ -432,17 +432,23 @@ static void measure_device(const struct report *report, const struct gpu_info *i
     large_free(values, bytes);
 }
 
-static void report_devices(const struct report *report)
+static void report_devices_of(const struct report *report, const char *interface)
 {
     struct gpu_info infos[GPU_DEVICES_MAX];
     struct error why = {0};
-    size_t count = gpu_list(infos, &why);
+    size_t count = gpu_list(interface, infos, &why);
     if (count == 0)
         (void)fprintf(stderr, "no device: %s\n", why.text);
     for (size_t i = 0; i < count; i++) {
         (void)fprintf(stderr, "%s: %s, driver %s\n", infos[i].id, infos[i].name, infos[i].driver);
         measure_device(report, &infos[i]);
     }
+}
+
+static void report_devices(const struct report *report)
+{
+    for (size_t i = 0; i < GPU_INTERFACES; i++)
+        report_devices_of(report, gpu_interface_names[i]);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* A libcuda.so.1 that misbehaves as FAKE_CUDA says: hang, crash, stub, mismatch, or two (cards that
- * differ in their PCI domain only, whose contexts cannot be made). Built as a shared library. */
+ * differ in their PCI domain only, whose contexts cannot be made). It talks, as some drivers do.
+ * Built as a shared library. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,8 @@ EXPORT int cuInit(unsigned flags);
 int cuInit(unsigned flags)
 {
     (void)flags;
+    printf("fake driver: starting\n");
+    (void)fflush(stdout);
     while (is("hang"))
         (void)pause();
     if (is("crash"))
@@ -69,6 +72,7 @@ int cuDriverGetVersion(int *ret)
     }
 FAILS(cuDeviceTotalMem_v2)
 FAILS(cuDeviceGetAttribute)
+FAILS(cuDevicePrimaryCtxSetFlags)
 FAILS(cuDevicePrimaryCtxRetain)
 FAILS(cuDevicePrimaryCtxRelease_v2)
 FAILS(cuCtxSetCurrent)

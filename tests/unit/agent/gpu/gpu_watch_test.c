@@ -56,6 +56,13 @@ static void pain_I3_drivers_of_no_use_are_explained(void **state)
     assert_nothing("none", "sees no NVIDIA card");
 }
 
+/* OpenCL is asked even so: what it says about itself is in the sentence. */
+static void one_interface_that_hangs_does_not_hide_the_other(void **state)
+{
+    (void)state;
+    assert_nothing("hang", "OpenCL");
+}
+
 static void pain_I5_cards_on_different_domains_are_two(void **state)
 {
     (void)state;
@@ -139,6 +146,7 @@ int main(void)
         cmocka_unit_test(pain_I1_a_driver_that_hangs_is_given_up),
         cmocka_unit_test(a_driver_that_crashes_takes_nobody_with_it),
         cmocka_unit_test(pain_I3_drivers_of_no_use_are_explained),
+        cmocka_unit_test(one_interface_that_hangs_does_not_hide_the_other),
         cmocka_unit_test(pain_I5_cards_on_different_domains_are_two),
         cmocka_unit_test(a_program_that_is_not_there_is_no_crash),
         cmocka_unit_test(the_watch_tells_and_stops_at_once),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "agent/gpu/gpu_update.h"
 #include "agent/gpu/selftest.h"
 #include "common/base/checksum.h"
 
@@ -109,6 +110,53 @@ static void pain_C11_one_wrong_bit_is_found_and_named(void **state)
     gpu_close(gpu);
 }
 
+static uint32_t false_words;
+
+/* The second download of an encoding: how many words each super-chunk has. */
+static enum status lying_download(struct gpu *gpu, enum gpu_stream stream,
+                                  const struct gpu_memory *from, size_t offset, void *to,
+                                  size_t bytes)
+{
+    enum status status = gpu_plain_c.download(gpu, stream, from, offset, to, bytes);
+    if (downloads_until_wrong-- == 0)
+        memcpy(to, &false_words, sizeof false_words);
+    return status;
+}
+
+/* A payload of one chunk has far less room than a whole super-chunk may take. */
+static void false_lengths_do_not_reach_beyond_the_payload(void **state)
+{
+    (void)state;
+    static const uint32_t lies[] = {0, 1, 1000, 4000, UINT32_MAX};
+    struct codec_format format = {CODEC_SIGN, 64};
+    struct gpu *gpu;
+    struct gpu_memory plus;
+    struct gpu_update *update;
+    struct buffer made;
+    struct error err = {0};
+    const float e[CODEC_CHUNK] = {[5] = 1};
+    assert_int_equal(gpu_open("c:0", &gpu, &err), STATUS_OK);
+    broken_api = gpu_plain_c;
+    broken_api.download = lying_download;
+    gpu->api = &broken_api;
+    assert_int_equal(gpu->api->allocate(gpu, sizeof e, &plus), STATUS_OK);
+    assert_int_equal(gpu->api->upload(gpu, GPU_COMPUTE, &plus, 0, e, sizeof e), STATUS_OK);
+    buffer_init(&made, codec_bytes_max(CODEC_CHUNK, format));
+    assert_int_equal(gpu_update_create(gpu, CODEC_CHUNK, format, &update, &err), STATUS_OK);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        struct gpu_source source = {.plus = &plus};
+        false_words = lies[i];
+        downloads_until_wrong = 1;
+        assert_int_equal(gpu_update_begin(update, &source, &err), STATUS_OK);
+        assert_int_equal(gpu_update_finish(update, &made, NULL, &err), STATUS_CORRUPT);
+        assert_int_equal(made.bytes, 0);
+    }
+    gpu_update_free(update);
+    gpu->api->release(gpu, &plus);
+    gpu_close(gpu);
+    buffer_done(&made);
+}
+
 static void a_failing_device_says_why(void **state)
 {
     (void)state;
@@ -129,6 +177,7 @@ int main(void)
         cmocka_unit_test(stored_answers_are_the_processors),
         cmocka_unit_test(right_kernels_pass),
         cmocka_unit_test(pain_C11_one_wrong_bit_is_found_and_named),
+        cmocka_unit_test(false_lengths_do_not_reach_beyond_the_payload),
         cmocka_unit_test(a_failing_device_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
