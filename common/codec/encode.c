@@ -243,6 +243,11 @@ enum status codec_encode(struct codec_encoder *encoder, const struct codec_sourc
         return error_set(err, STATUS_INVALID,
                          "update code: k = %u, value coder %d or decay %g is out of range",
                          format.k, (int)format.values, (double)source->decay);
+    for (size_t i = 0; i < source->subtract_count; i++)
+        if (source->subtract[i]->n != n)
+            return error_set(err, STATUS_INVALID,
+                             "a payload to subtract is for %llu parameters, not %llu",
+                             (unsigned long long)source->subtract[i]->n, (unsigned long long)n);
     enum status status = buffer_reserve(ret, codec_bytes_max(n, format));
     if (status != STATUS_OK)
         return error_set(err, status, "no room for an update of %llu parameters: %s",

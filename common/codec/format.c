@@ -49,13 +49,11 @@
  * What the encoder sends: the `whole` largest magnitudes (denormals are zero; of equal ones those
  * with the lower index; never a zero).
  *   Coder 1: the scale nearest to their mean on the logarithmic grid, at most 254. The mean is
- *   taken
- * in integers: every magnitude as a multiple of 2^-31 of the power of two below the chunk's
- * largest, rest cut off. Borders between scales are 2^((j + 1/2) / 4), see values.c. A chunk whose
- * scale would be under 1 is sent without coordinates.
+ * taken in integers: every magnitude as a multiple of 2^-31 of the power of two below the chunk's
+ * largest, rest cut off. Borders between scales are 2^((j + 1/2) / 4), rounded up to such a
+ * multiple (values.c). A chunk whose scale would be under 1 is sent without coordinates.
  *   Coder 2: large is what reaches the mean of all (in the same integers); both means as in coder
- *   1,
- * the small one's at least 1; without small ones second = scale.
+ * 1, the small one's at least 1; without small ones second = scale.
  *   Coders 3, 4: scale is the largest exponent; magnitudes are rounded to nearest, halves away from
  * zero, then kept within the levels.
  * The sender subtracts what was decoded from what it holds. */
@@ -131,7 +129,7 @@ size_t codec_bytes_max(uint64_t n, struct codec_format format)
 {
     if (!format_is_valid(format))
         return 0;
-    /* Cannot overflow: at most 2^52 chunks of fewer than 2^12 bits, but for fp32. */
+    /* Cannot overflow: at most 2^52 chunks of fewer than 2^13 bits, but for fp32. */
     uint64_t supers = codec_super_chunks(n), chunks = format_chunks(n);
     uint64_t table = FORMAT_HEADER_BYTES + supers * (8 + FORMAT_WORD_BYTES + BIT_SLACK_BYTES);
     if (format.values == CODEC_FP32)
