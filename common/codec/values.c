@@ -133,7 +133,7 @@ void values_quantise(struct selection *selection, enum codec_values values)
         selection->count = 0;
 }
 
-static const char *level_table(enum codec_values values, uint32_t scale, float ret[VALUES_TABLE])
+static void fill_levels(enum codec_values values, uint32_t scale, float ret[VALUES_TABLE])
 {
     uint32_t kept = fraction_kept(values);
     uint32_t levels = 1u << (format_value_bits(values) - 1);
@@ -144,7 +144,6 @@ static const char *level_table(enum codec_values values, uint32_t scale, float r
         ret[2 * level] = normal ? float_of_bits(number << (FRACTION_BITS - kept)) : 0.0f;
         ret[2 * level + 1] = -ret[2 * level];
     }
-    return NULL;
 }
 
 const char *values_table(enum codec_values values, uint32_t scale, uint32_t second,
@@ -152,8 +151,10 @@ const char *values_table(enum codec_values values, uint32_t scale, uint32_t seco
 {
     if (scale < 1 || scale > SCALE_TOP)
         return "scale out of range";
-    if (values == CODEC_FOUR_BITS || values == CODEC_EIGHT_BITS)
-        return level_table(values, scale, ret);
+    if (values == CODEC_FOUR_BITS || values == CODEC_EIGHT_BITS) {
+        fill_levels(values, scale, ret);
+        return NULL;
+    }
     if (values == CODEC_TWO_BITS && (second < 1 || second > scale))
         return "second scale out of range";
     uint32_t large = values == CODEC_TWO_BITS ? 2 : 0;

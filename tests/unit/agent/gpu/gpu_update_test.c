@@ -18,14 +18,14 @@
 /* PoCL's compiler leaks (the other tests of this folder look for our own leaks), and it is slow
  * under the sanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
-#define OPENCL_CASES 300
+#define DEVICE_CASES 300
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "detect_leaks=0";
 }
 #else
-#define OPENCL_CASES 10000
+#define DEVICE_CASES 10000
 #endif
 
 static struct gpu_memory put(struct gpu *gpu, const float *vector, uint64_t n)
@@ -115,40 +115,34 @@ static void kernels_in_plain_c_make_the_same_bytes(void **state)
     run_all("c:0", 2000);
 }
 
-static void opencl_devices_make_the_same_bytes(void **state)
+/* All devices of an interface; skipped without any, unless the environment expects them. */
+static void run_interface(const struct gpu_api *api, const char *expected_by)
 {
-    (void)state;
     struct gpu_info infos[GPU_DEVICES_MAX];
     struct error err = {0};
     size_t count = 0;
-    if (gpu_opencl.list(infos, &count, &err)) {
-        if (getenv("RAVEN_EXPECT_OPENCL"))
+    if (api->list(infos, &count, &err)) {
+        if (getenv(expected_by))
             fail_msg("%s", err.text);
         print_message("skipped: %s\n", err.text);
         skip();
     }
     for (size_t i = 0; i < count; i++) {
         print_message("%s: %s, driver %s\n", infos[i].id, infos[i].name, infos[i].driver);
-        run_all(infos[i].id, OPENCL_CASES);
+        run_all(infos[i].id, DEVICE_CASES);
     }
+}
+
+static void opencl_devices_make_the_same_bytes(void **state)
+{
+    (void)state;
+    run_interface(&gpu_opencl, "RAVEN_EXPECT_OPENCL");
 }
 
 static void cuda_devices_make_the_same_bytes(void **state)
 {
     (void)state;
-    struct gpu_info infos[GPU_DEVICES_MAX];
-    struct error err = {0};
-    size_t count = 0;
-    if (gpu_cuda.list(infos, &count, &err)) {
-        if (getenv("RAVEN_EXPECT_CUDA"))
-            fail_msg("%s", err.text);
-        print_message("skipped: %s\n", err.text);
-        skip();
-    }
-    for (size_t i = 0; i < count; i++) {
-        print_message("%s: %s, driver %s\n", infos[i].id, infos[i].name, infos[i].driver);
-        run_all(infos[i].id, OPENCL_CASES);
-    }
+    run_interface(&gpu_cuda, "RAVEN_EXPECT_CUDA");
 }
 
 /* Batches, and the training that may go into the compute stream before finish. */
