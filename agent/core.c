@@ -68,11 +68,7 @@ static void on_tick(uv_timer_t *timer)
     fields->rtt_ms = session_rtt_ms(core->session);
     status_board_unlock(core->board);
 
-    /* An answer that does not come is asked for again; the coordinator knows each lease. */
-    bool due = core->uploads.count > 0 && session_state(core->session) == SESSION_OPEN &&
-               !uploads_have_data(&core->uploads) && clock_monotonic_us() > core->answers_due_us;
-    for (size_t i = 0; due && i < core->uploads.count; i++)
-        core_offer(core, &core->uploads.items[i]);
+    core_uploads_tick(core);
 }
 
 /* --- making ----------------------------------------------------------------------------------- */
@@ -150,6 +146,8 @@ static enum status start_threads(struct core *core, struct error *err)
         .core = core->inbox,
     };
     enum status status = make_cache_dir(config, err);
+    if (!status)
+        status = core_open_outbox(core, err);
     if (!status)
         status = status_server_start(config->state_dir, core->board, &core->server, err);
     if (!status)

@@ -1,9 +1,12 @@
 /* The core's inside, shared by core.c (life), core_session.c (what the coordinator says),
- * core_job.c (getting a job and its replica) and core_reports.c (what the threads say). Everything
- * is touched by the session thread only. */
+ * core_uploads.c (updates on their way up), core_choice.c (the controller), core_job.c (getting a
+ * job and its replica) and core_reports.c (what the threads say). Everything is touched by the
+ * session thread only. */
 #ifndef RAVEN_AGENT_CORE_INTERNAL_H
 #define RAVEN_AGENT_CORE_INTERNAL_H
 
+#include "agent/control/adapt.h"
+#include "agent/control/goodput.h"
 #include "agent/control/machine.h"
 #include "agent/core.h"
 #include "agent/core_fetch.h"
@@ -50,8 +53,9 @@ struct core {
     bool preparing;      /* artifacts or a replica are on their way: ask for nothing */
     bool replica_coming; /* a replica is being fetched */
     uint64_t parameters;
-    char have_job[ID_BYTES]; /* the replica that the worker holds; empty: none */
-    uint64_t have_version, have_hash;
+    struct job_spec spec;             /* of job */
+    char have_job[ID_BYTES];          /* the replica that the worker holds; empty: none */
+    uint64_t have_version, have_hash; /* with what the worker has been given to merge */
 
     /* asking for work */
     bool wanted; /* by the worker */
@@ -60,7 +64,17 @@ struct core {
 
     struct uploads uploads;
     struct deltas deltas;
+    char outbox[PATH_BYTES];
     int64_t answers_due_us; /* offer again then; 0: nothing waits */
+
+    /* the controller */
+    struct goodput up, down;
+    int64_t lost_us; /* when the session was lost, 0: it stands */
+    double step_ms, overhead_ms, fleet_step_ms;
+    uint64_t active, delta_bytes;
+    struct adapt adapt;
+    struct adapt_choice choice; /* in force */
+    int64_t told_us;            /* when the coordinator last heard of it */
 };
 
 /* core.c */
@@ -74,9 +88,23 @@ void core_say(struct core *core, const struct wire_message *message);
 /* Sends the outstanding request, unless something stands against it. */
 void core_ask(struct core *core);
 void core_ask_later(struct core *core, uint64_t wait_ms);
-void core_offer(struct core *core, const struct upload *upload);
 void core_order(struct core *core, struct worker_mail *mail); /* to the worker; takes mail */
 void core_tell_have(struct core *core, const char *job, uint64_t version, uint64_t hash);
+
+/* core_uploads.c */
+enum status core_open_outbox(struct core *core, struct error *err) MUST_CHECK;
+void core_take_update(struct core *core, struct core_mail *mail);
+void core_offer_all(struct core *core); /* a new session */
+void core_take_want(struct core *core, const struct wire_want *want);
+void core_take_ack(struct core *core, const struct wire_ack *ack);
+void core_take_result(struct core *core, const struct wire_result *result);
+size_t core_next_frame(void *user, size_t payload_bytes_max, uint64_t window_bytes, uint8_t *ret);
+void core_uploads_tick(struct core *core);
+void core_uploads_lost(struct core *core); /* the session ended */
+
+/* core_choice.c */
+void core_choose(struct core *core);        /* steps, k and leases ahead, for the next request */
+void core_forget_choice(struct core *core); /* another job */
 
 /* core_job.c */
 void core_take_job(struct core *core, const struct wire_job *job);

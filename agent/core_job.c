@@ -114,6 +114,8 @@ void core_take_job(struct core *core, const struct wire_job *job)
     core->replica_coming = false;
     core->preparing = true;
     core->parameters = job->parameters;
+    core->spec = order->spec;
+    core_forget_choice(core);
     log_info(CORE_LOG, "job %s: %s, %llu parameters", job->job, order->spec.name,
              (unsigned long long)job->parameters);
     core_set_state(core, "downloading", "");

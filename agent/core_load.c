@@ -75,8 +75,9 @@ void worker_load_job(struct worker *worker, const struct job_order *order)
     while (worker->lease_count > 0)
         worker_drop_lease(worker, worker->lease_count - 1);
     worker_unload_job(worker);
-    worker->samples_per_s = 0.0;
+    worker->samples_per_s = worker->step_ms = worker->overhead_ms = 0.0;
     worker->rate_from_us = 0;
+    worker->ahead = 1;
     struct error err = {0};
     enum status status = load(worker, order, &err);
     struct core_mail *mail = core_mail_create(status ? CORE_LOAD_ERROR : CORE_LOADED);

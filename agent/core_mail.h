@@ -39,6 +39,7 @@ enum worker_mail_type {
     WORKER_LEASE,   /* do this next */
     WORKER_ANSWER,  /* the durable answer to an update */
     WORKER_CANCEL,  /* drop a lease, or the job */
+    WORKER_AHEAD,   /* how many leases to hold */
 };
 
 struct worker_mail {
@@ -54,6 +55,7 @@ struct worker_mail {
         struct wire_lease lease;
         struct wire_result answer;
         struct wire_cancel cancel;
+        uint64_t ahead;
     };
 };
 
@@ -98,10 +100,13 @@ struct core_mail {
     uint64_t version, hash;
     uint64_t base, step, steps, samples;
     double loss, samples_per_s, accuracy;
-    struct shared *payload;  /* owned, CORE_UPDATE */
-    struct job_order *order; /* owned, CORE_FETCHED of artifacts */
-    unsigned generation;     /* fetcher's */
-    bool is_replica;         /* fetcher's */
+    double step_ms, overhead_ms;       /* of one step; of packing and merging in one lease */
+    double utilisation;                /* 0 … 1, since the first lease of this run */
+    uint64_t steps_done, samples_done; /* in this run */
+    struct shared *payload;            /* owned, CORE_UPDATE */
+    struct job_order *order;           /* owned, CORE_FETCHED of artifacts */
+    unsigned generation;               /* fetcher's */
+    bool is_replica;                   /* fetcher's */
     char path[PATH_BYTES];
 };
 

@@ -86,9 +86,6 @@ static void take_have(struct core *core, const struct core_mail *mail)
 
 static void take_merged(struct core *core, const struct core_mail *mail)
 {
-    text_copy(core->have_job, sizeof core->have_job, mail->job);
-    core->have_version = mail->version;
-    core->have_hash = mail->hash;
     log_debug(CORE_LOG, "version %llu merged", (unsigned long long)mail->version);
     struct status_fields *fields = status_board_lock(core->board);
     fields->version = mail->version;
@@ -104,40 +101,24 @@ static void take_progress(struct core *core, const struct core_mail *mail)
     fields->steps = mail->steps;
     fields->loss = mail->loss;
     fields->samples_per_s = mail->samples_per_s;
+    fields->utilisation_percent = 100.0 * mail->utilisation;
+    fields->steps_done = mail->steps_done;
+    fields->samples_trained = mail->samples_done;
     status_board_unlock(core->board);
+    core->step_ms = mail->step_ms;
+    core->overhead_ms = mail->overhead_ms;
     struct wire_message message = {.type = WIRE_progress};
     struct wire_progress *progress = &message.progress;
     text_copy(progress->lease, sizeof progress->lease, mail->lease);
     progress->step = mail->step;
+    progress->step_ms = mail->step_ms;
+    progress->utilisation = mail->utilisation;
     progress->loss = mail->loss;
     progress->samples_per_s = mail->samples_per_s;
     progress->rtt_ms = session_rtt_ms(core->session);
     progress->version = mail->version;
     if (session_state(core->session) == SESSION_OPEN)
         core_say(core, &message);
-}
-
-static void take_update(struct core *core, struct core_mail *mail)
-{
-    struct wire_offer offer = {
-        .base = mail->base, .steps = mail->step, .samples = mail->samples, .loss = mail->loss};
-    text_copy(offer.lease, sizeof offer.lease, mail->lease);
-    text_copy(offer.job, sizeof offer.job, mail->job);
-    const struct upload *upload;
-    size_t bytes = shared_bytes(mail->payload);
-    if (uploads_add(&core->uploads, &offer, mail->payload, &upload)) {
-        log_error(CORE_LOG, "too many updates wait for an answer; one is dropped");
-        return;
-    }
-    mail->payload = NULL;
-    log_info(CORE_LOG, "update of lease %s: %llu steps, loss %.4f, %zu bytes (1/%.0f of the model)",
-             mail->lease, (unsigned long long)mail->step, mail->loss, bytes,
-             4.0 * (double)core->parameters / (double)bytes);
-    struct status_fields *fields = status_board_lock(core->board);
-    fields->updates_waiting = core->uploads.count;
-    status_board_unlock(core->board);
-    if (session_state(core->session) == SESSION_OPEN)
-        core_offer(core, upload);
 }
 
 static void take_evaluation(struct core *core, const struct core_mail *mail)
@@ -188,7 +169,7 @@ void core_take_report(struct core *core, struct core_mail *mail)
         take_progress(core, mail);
         break;
     case CORE_UPDATE:
-        take_update(core, mail);
+        core_take_update(core, mail);
         break;
     case CORE_EVALUATION:
         take_evaluation(core, mail);

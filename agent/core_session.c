@@ -13,7 +13,6 @@
 #define RETRY_MIN_MS 200
 #define RETRY_MAX_MS 600000
 #define LEASE_STEPS_MAX 10000000
-#define ANSWER_PATIENCE_US (30 * 1000000ll)
 
 void core_say(struct core *core, const struct wire_message *message)
 {
@@ -39,7 +38,10 @@ void core_ask(struct core *core)
     if (!core->wanted || core->preparing || core->retry_pending ||
         session_state(core->session) != SESSION_OPEN)
         return;
-    struct wire_message message = {.type = WIRE_request, .request = {.nonce = core->nonce}};
+    core_choose(core);
+    struct wire_message message = {
+        .type = WIRE_request,
+        .request = {.nonce = core->nonce, .steps = core->choice.steps, .k = core->choice.k}};
     core_say(core, &message);
 }
 
@@ -92,6 +94,9 @@ static void take_lease(struct core *core, const struct wire_lease *lease)
         mail->mail.type = WORKER_LEASE;
         mail->lease = *lease;
         core->wanted = false;
+        core->fleet_step_ms = lease->fleet_step_ms;
+        core->active = lease->active;
+        core->delta_bytes = lease->delta_bytes;
         log_info(CORE_LOG, "lease %s: %s, %llu steps from version %llu", lease->lease, lease->kind,
                  (unsigned long long)lease->steps, (unsigned long long)lease->base);
     }
@@ -105,58 +110,6 @@ void core_tell_have(struct core *core, const char *job, uint64_t version, uint64
     core_say(core, &message);
 }
 
-/* --- updates going up ------------------------------------------------------------------------- */
-
-void core_offer(struct core *core, const struct upload *upload)
-{
-    struct wire_message message = {.type = WIRE_offer, .offer = upload->offer};
-    core_say(core, &message);
-    core->answers_due_us = clock_monotonic_us() + ANSWER_PATIENCE_US;
-}
-
-static void take_want(struct core *core, const struct wire_want *want)
-{
-    enum status status = uploads_want(&core->uploads, want->stream, want->from);
-    if (status == STATUS_INVALID)
-        session_end(core->session, END_PROTOCOL_ERROR, "want.from lies behind the update's end");
-    else if (!status)
-        session_wake(core->session);
-}
-
-static void count_verdict(struct core *core, const char *verdict)
-{
-    struct status_fields *fields = status_board_lock(core->board);
-    if (strcmp(verdict, "applied") == 0)
-        fields->updates_applied++;
-    else if (strcmp(verdict, "stale") == 0)
-        fields->updates_stale++;
-    else
-        fields->updates_refused++;
-    fields->updates_waiting = core->uploads.count;
-    status_board_unlock(core->board);
-}
-
-static void take_result(struct core *core, const struct wire_result *result)
-{
-    struct upload upload;
-    if (!uploads_answer(&core->uploads, result->lease, &upload))
-        return; /* answered before: results may come twice */
-    shared_unref(upload.payload);
-    count_verdict(core, result->verdict);
-    if (strcmp(result->verdict, "applied") == 0)
-        log_info(CORE_LOG, "update of lease %s applied in version %llu", result->lease,
-                 (unsigned long long)result->version);
-    else
-        log_warn(CORE_LOG, "update of lease %s %s: %s", result->lease, result->verdict,
-                 result->reason);
-    struct worker_mail *mail = calloc(1, sizeof *mail);
-    if (mail) {
-        mail->mail.type = WORKER_ANSWER;
-        mail->answer = *result;
-    }
-    core_order(core, mail);
-}
-
 /* --- deltas coming down ----------------------------------------------------------------------- */
 
 static void take_delta(struct core *core, const struct wire_delta *delta)
@@ -167,6 +120,7 @@ static void take_delta(struct core *core, const struct wire_delta *delta)
     struct error err = {0};
     if (deltas_announce(&core->deltas, delta, bytes_max, &err))
         session_end(core->session, END_PROTOCOL_ERROR, err.text);
+    goodput_begin(&core->down, clock_monotonic_us());
 }
 
 static void take_frame(void *user, const struct frame *frame)
@@ -177,6 +131,7 @@ static void take_frame(void *user, const struct frame *frame)
         session_end(core->session, END_PROTOCOL_ERROR, err.text);
         return;
     }
+    goodput_add(&core->down, frame->payload_bytes, clock_monotonic_us());
     struct delta_in *delta;
     while ((delta = deltas_take(&core->deltas))) {
         struct worker_mail *mail =
@@ -187,8 +142,14 @@ static void take_frame(void *user, const struct frame *frame)
         }
         mail->mail.type = WORKER_DELTA;
         mail->delta = delta;
+        if (delta->announced.version == core->have_version + 1) {
+            core->have_version = delta->announced.version;
+            core->have_hash = delta->announced.hash;
+        }
         core_order(core, mail);
     }
+    if (core->deltas.count == 0)
+        goodput_end(&core->down, false, clock_monotonic_us());
 }
 
 /* --- the session's events --------------------------------------------------------------------- */
@@ -206,6 +167,7 @@ static void describe(void *user, struct wire_hello *hello)
     text_copy(hello->have_job, sizeof hello->have_job, core->have_job);
     hello->have_version = core->have_version;
     hello->have_hash = core->have_hash;
+    hello->part_bytes = deltas_part_bytes(&core->deltas, core->have_job, core->have_version);
 }
 
 static void on_welcome(void *user, const struct wire_welcome *welcome)
@@ -225,9 +187,11 @@ static void on_welcome(void *user, const struct wire_welcome *welcome)
     text_copy(fields->volunteer, sizeof fields->volunteer, welcome->volunteer);
     status_board_unlock(core->board);
     core_set_state(core, core->have_job[0] ? "training" : "waiting", "");
-    uploads_rewind(&core->uploads);
-    for (size_t i = 0; i < core->uploads.count; i++)
-        core_offer(core, &core->uploads.items[i]);
+    int64_t now_us = clock_monotonic_us();
+    if (core->lost_us > 0 && now_us - core->lost_us > GOODPUT_STALL_US)
+        goodput_stalled(&core->up, now_us - core->lost_us, now_us);
+    core->lost_us = 0;
+    core_offer_all(core);
     core->retry_pending = false;
     uv_timer_stop(&core->ask_timer);
     core_ask(core);
@@ -250,10 +214,13 @@ static void on_message(void *user, const struct wire_message *message)
         take_lease(core, &message->lease);
         break;
     case WIRE_want:
-        take_want(core, &message->want);
+        core_take_want(core, &message->want);
+        break;
+    case WIRE_ack:
+        core_take_ack(core, &message->ack);
         break;
     case WIRE_result:
-        take_result(core, &message->result);
+        core_take_result(core, &message->result);
         break;
     case WIRE_delta:
         take_delta(core, &message->delta);
@@ -262,25 +229,19 @@ static void on_message(void *user, const struct wire_message *message)
         core_take_cancel(core, &message->cancel);
         break;
     default:
-        break; /* ack: proof of life only */
+        break;
     }
-}
-
-static size_t next_frame(void *user, size_t payload_bytes_max, uint8_t *ret)
-{
-    struct core *core = user;
-    size_t bytes = uploads_next_frame(&core->uploads, payload_bytes_max, ret);
-    if (bytes > 0)
-        core->answers_due_us = clock_monotonic_us() + ANSWER_PATIENCE_US;
-    return bytes;
 }
 
 static void on_lost(void *user, enum end_reason reason, const char *text, int64_t retry_ms)
 {
     struct core *core = user;
     explicit_bzero(core->token, sizeof core->token);
-    deltas_done(&core->deltas);
-    uploads_rewind(&core->uploads);
+    deltas_interrupted(&core->deltas);
+    goodput_end(&core->down, true, clock_monotonic_us());
+    core_uploads_lost(core);
+    if (core->lost_us == 0)
+        core->lost_us = clock_monotonic_us();
     core_forget_preparation(core);
     core->outcome.reason = reason;
     text_copy(core->outcome.text, sizeof core->outcome.text, text);
@@ -308,7 +269,7 @@ const struct session_events core_session_events = {
     .welcome = on_welcome,
     .message = on_message,
     .frame = take_frame,
-    .next_frame = next_frame,
+    .next_frame = core_next_frame,
     .lost = on_lost,
     .stopped = on_stopped,
 };

@@ -22,6 +22,11 @@ bool worker_can_work(const struct worker *worker)
                               replica_in_flight(worker->replica) < REPLICA_IN_FLIGHT_MAX));
 }
 
+static double smoothed(double mean, double value, double part)
+{
+    return mean > 0 ? (1 - part) * mean + part * value : value;
+}
+
 static struct core_mail *lease_report(const struct worker *worker, enum core_mail_type type)
 {
     struct core_mail *mail = core_mail_create(type);
@@ -37,6 +42,12 @@ static struct core_mail *lease_report(const struct worker *worker, enum core_mai
     mail->samples = worker->step * worker->spec.training.batch_size;
     mail->loss = worker->step > 0 ? worker->loss_sum / (double)worker->step : 0.0;
     mail->samples_per_s = worker->samples_per_s;
+    mail->step_ms = worker->step_ms;
+    mail->overhead_ms = worker->overhead_ms;
+    mail->steps_done = worker->steps_done;
+    mail->samples_done = worker->samples_done;
+    int64_t worked_us = clock_monotonic_us() - worker->begun_us - worker->rested_us;
+    mail->utilisation = worked_us > 0 ? (double)worker->computed_us / (double)worked_us : 0.0;
     return mail;
 }
 
@@ -86,6 +97,10 @@ static void begin(struct worker *worker)
 {
     const struct wire_lease *lease = &worker->leases[0].wire;
     worker->begun = true;
+    worker->leases[0].received_us = clock_monotonic_us(); /* its deadline counts from here */
+    if (worker->begun_us == 0)
+        worker->begun_us = worker->leases[0].received_us;
+    worker->overhead_us = 0;
     worker->step = 0;
     worker->loss_sum = 0.0;
     worker->base = replica_version(worker->replica);
@@ -113,8 +128,11 @@ static void end_training(struct worker *worker)
     const struct wire_lease *lease = &worker->leases[0].wire;
     struct error err = {0};
     struct shared *payload = NULL;
+    int64_t from_us = clock_monotonic_us();
     enum status status =
         replica_end_lease(worker->replica, lease->lease, (uint32_t)lease->k, &payload, &err);
+    double overhead_ms = (double)(worker->overhead_us + clock_monotonic_us() - from_us) / 1e3;
+    worker->overhead_ms = smoothed(worker->overhead_ms, overhead_ms, 0.5);
     if (status) {
         worker_lose_replica(worker, status == STATUS_NOT_FINITE
                                         ? "the local parameters are not finite any more"
@@ -144,11 +162,22 @@ static bool is_late(const struct worker *worker)
     return lease->wire.deadline_ms > 0 && used_ms > 0 && (uint64_t)used_ms > limit_ms;
 }
 
+/* Of wall time, the rests that the owner's limit asks for included. */
+static void note_step(struct worker *worker, int64_t computed_us)
+{
+    worker->computed_us += computed_us;
+    worker->steps_done++;
+    worker->samples_done += worker->spec.training.batch_size;
+    double step_ms = (double)computed_us / 1e3 * 100.0 / worker->settings.cpu_percent;
+    worker->step_ms = smoothed(worker->step_ms, step_ms, 0.1);
+}
+
 static void train_step(struct worker *worker)
 {
     const struct wire_lease *lease = &worker->leases[0].wire;
     double loss = 0.0;
     struct error err = {0};
+    int64_t from_us = clock_monotonic_us();
     enum status status = trainer_step(worker->trainer, replica_x(worker->replica),
                                       learning_rate(worker, lease), &loss, &err);
     if (status) {
@@ -156,6 +185,7 @@ static void train_step(struct worker *worker)
             worker_lose_replica(worker, err.text);
         return;
     }
+    note_step(worker, clock_monotonic_us() - from_us);
     worker->broken_steps = 0;
     worker->ramp_steps++;
     worker->step++;
@@ -164,7 +194,7 @@ static void train_step(struct worker *worker)
     report_progress(worker);
 
     uint64_t ahead = lease->steps / 8 > ASK_AHEAD_STEPS ? lease->steps / 8 : ASK_AHEAD_STEPS;
-    if (worker->lease_count == 1 && worker->step + ahead >= lease->steps)
+    if (worker->lease_count <= worker->ahead && worker->step + ahead >= lease->steps)
         worker_want_more(worker);
     if (worker->step >= lease->steps || is_late(worker))
         end_training(worker);

@@ -49,10 +49,10 @@ void worker_drop_lease(struct worker *worker, size_t index)
     worker->lease_count--;
     memmove(&worker->leases[index], &worker->leases[index + 1],
             (worker->lease_count - index) * sizeof worker->leases[0]);
-    if (worker->lease_count == 0) {
+    if (worker->lease_count == 0)
         worker_say(worker, "waiting");
+    if (worker->lease_count == 0 || worker->lease_count < worker->ahead)
         worker_want_more(worker);
-    }
 }
 
 void worker_lose_replica(struct worker *worker, const char *why)
@@ -77,8 +77,10 @@ static void merge(struct worker *worker, const struct delta_in *delta)
         !replica_is_loaded(worker->replica))
         return;
     struct error err = {0};
+    int64_t from_us = clock_monotonic_us();
     enum status status = replica_merge(worker->replica, delta->data.data, delta->data.bytes,
                                        announced->version, announced->hash, &err);
+    worker->overhead_us += clock_monotonic_us() - from_us;
     if (status == STATUS_STALE)
         return;
     if (status) {
@@ -106,6 +108,15 @@ static void take_lease(struct worker *worker, const struct wire_lease *lease)
     }
     worker->leases[worker->lease_count++] =
         (struct lease_work){.wire = *lease, .received_us = clock_monotonic_us()};
+    if (worker->lease_count < worker->ahead)
+        worker_want_more(worker);
+}
+
+static void hold(struct worker *worker, uint64_t ahead)
+{
+    worker->ahead = ahead;
+    if (worker->lease_count > 0 && worker->lease_count < ahead)
+        worker_want_more(worker);
 }
 
 static void take_answer(struct worker *worker, const struct wire_result *answer)
@@ -159,6 +170,9 @@ static void obey(struct worker *worker, struct worker_mail *mail)
     case WORKER_CANCEL:
         cancel(worker, &mail->cancel);
         break;
+    case WORKER_AHEAD:
+        hold(worker, mail->ahead);
+        break;
     }
     worker_mail_free(mail);
 }
@@ -178,7 +192,9 @@ static void end_rest(struct worker *worker)
 {
     if (worker->rest_until_us == 0)
         return;
-    duty_rested(&worker->duty, clock_monotonic_us() - worker->rest_from_us);
+    int64_t rested_us = clock_monotonic_us() - worker->rest_from_us;
+    duty_rested(&worker->duty, rested_us);
+    worker->rested_us += rested_us;
     worker->rest_until_us = 0;
 }
 
@@ -206,6 +222,7 @@ enum status worker_start(const struct worker_settings *settings, struct worker *
     if (!worker)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the training thread");
     worker->settings = *settings;
+    worker->ahead = 1;
     duty_init(&worker->duty, settings->cpu_percent);
     enum status status = mailbox_create(INBOX_MAX, &worker->inbox);
     if (status) {

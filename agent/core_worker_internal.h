@@ -4,6 +4,7 @@
 #define RAVEN_AGENT_CORE_WORKER_INTERNAL_H
 
 #include "agent/backend/backend.h"
+#include "agent/control/adapt.h"
 #include "agent/control/duty.h"
 #include "agent/core_worker.h"
 #include "agent/engine/trainer.h"
@@ -13,8 +14,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define LEASES_MAX 2     /* the current one and the next */
-#define UNANSWERED_MAX 2 /* then wait for an answer; nothing is ever dropped */
+#define LEASES_MAX (ADAPT_AHEAD_MAX + 1)
+#define UNANSWERED_MAX 16 /* then wait for an answer; nothing is ever dropped */
 
 struct lease_work {
     struct wire_lease wire;
@@ -40,6 +41,7 @@ struct worker {
     /* the leases */
     struct lease_work leases[LEASES_MAX];
     size_t lease_count;
+    uint64_t ahead;  /* how many to hold */
     bool begun;      /* leases[0] has started */
     uint64_t step;   /* done steps of it */
     uint64_t base;   /* replica version at its start */
@@ -56,6 +58,12 @@ struct worker {
     double samples_per_s;
     int64_t rate_from_us, progress_us;
     uint64_t rate_samples;
+
+    /* what the controller and people want to know */
+    double step_ms, overhead_ms;              /* smoothed; overhead: of one lease */
+    int64_t overhead_us;                      /* of the current lease */
+    int64_t begun_us, computed_us, rested_us; /* since the first lease of this run */
+    uint64_t steps_done, samples_done;
 };
 
 /* core_worker.c */

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TICK_US 1000000
+#define TICK_US 100000
+#define TICKS_PER_SECOND 10
 #define ALIVE_US 5000000
 #define RETRY_US 1000
 
@@ -113,12 +114,16 @@ static void *loop(void *context)
 {
     struct core *core = context;
     int64_t next_tick_us = clock_monotonic_us();
+    unsigned tick = 0;
     for (;;) {
         int64_t now_us = clock_monotonic_us();
         atomic_store(&core->alive_us, now_us);
         if (now_us >= next_tick_us) {
-            core_jobs_tick(core, now_us);
-            core_live_tick(core);
+            if (tick++ % TICKS_PER_SECOND == 0) {
+                core_jobs_tick(core, now_us);
+                core_live_tick(core);
+            }
+            core_deltas_tick(core);
             next_tick_us += TICK_US;
             if (next_tick_us < now_us)
                 next_tick_us = now_us + TICK_US;
@@ -187,6 +192,10 @@ enum status core_start(const struct core_options *options, struct core **ret, st
     else
         status = file_make_dirs(core->jobs_dir, 0700, err);
     if (status == STATUS_OK)
+        status = core_uploads_open(core, options->uploads_dir, err);
+    if (status == STATUS_OK)
+        status = timers_check(&core->hub_options.timers, err);
+    if (status == STATUS_OK)
         status = start_parts(core, err);
     if (status) {
         core_stop(core);
@@ -208,7 +217,7 @@ static void free_state(struct core *core)
     while (core->volunteers) {
         struct volunteer *volunteer = core->volunteers;
         core->volunteers = volunteer->next;
-        volunteer_drop_uploads(volunteer);
+        volunteer_rewind_uploads(volunteer);
         free(volunteer);
     }
     json_decref(core->events);

@@ -143,17 +143,11 @@ enum status core_volunteer_add(struct core *core, const struct store_volunteer *
     volunteer->updates_applied = row->updates_applied;
     volunteer->samples = row->samples;
     volunteer->loss = (double)NAN;
+    for (size_t i = 0; i < UPLOADS_MAX; i++)
+        volunteer->uploads[i].fd = -1;
     volunteer->next = core->volunteers;
     core->volunteers = volunteer;
     return STATUS_OK;
-}
-
-void volunteer_drop_uploads(struct volunteer *volunteer)
-{
-    for (size_t i = 0; i < UPLOADS_MAX; i++) {
-        free(volunteer->uploads[i].data);
-        memset(&volunteer->uploads[i], 0, sizeof volunteer->uploads[i]);
-    }
 }
 
 void core_agent_opened(struct core *core, const struct mail_opened *mail)
@@ -189,8 +183,10 @@ void core_agent_closed(struct core *core, const struct mail_closed *mail)
     struct volunteer *volunteer = session->volunteer;
     if (volunteer) {
         auth_agent_token_end(core->auth, session->token);
-        if (volunteer->session == session)
+        if (volunteer->session == session) {
             volunteer->session = NULL;
+            volunteer_rewind_uploads(volunteer);
+        }
         volunteer->seen_us = clock_monotonic_us();
         if (store_post_session_closed(core->store, session->id, end_reason_name(mail->reason),
                                       clock_wall_ms()))
@@ -203,6 +199,15 @@ void core_agent_closed(struct core *core, const struct mail_closed *mail)
     free(session);
 }
 
+/* The moments at which a lost fleet comes back are spread over this: about 100 sessions a second.
+ */
+static uint64_t reconnect_spread_ms(const struct core *core)
+{
+    struct hub_counters counters;
+    hub_read_counters(core->hub, &counters);
+    return counters.agents * 10;
+}
+
 static void send_welcome(struct core *core, struct session *session)
 {
     struct wire_message message = {.type = WIRE_welcome};
@@ -211,8 +216,10 @@ static void send_welcome(struct core *core, struct session *session)
     text_copy(welcome->volunteer, sizeof welcome->volunteer, session->volunteer->id);
     text_copy(welcome->download_token, sizeof welcome->download_token, session->token);
     welcome->server_time_ms = (uint64_t)clock_wall_ms();
-    welcome->ping_ms = core->hub_options.ping_ms;
-    welcome->silence_ms = core->hub_options.silence_ms;
+    welcome->ping_ms = core->hub_options.timers.ping_ms;
+    welcome->silence_ms = core->hub_options.timers.silence_ms;
+    welcome->stall_ms = core->hub_options.timers.stall_ms;
+    welcome->reconnect_spread_ms = reconnect_spread_ms(core);
     welcome->data_frame_bytes = core->hub_options.data_frame_bytes;
     hub_send(core->hub, session->peer, &message);
 }
@@ -232,14 +239,17 @@ static void accept_session(struct core *core, struct session *session, struct vo
     text_copy(session->have_job, sizeof session->have_job, session->hello.have_job);
     session->have_version = session->hello.have_version;
     session->have_hash = session->hello.have_hash;
+    session->part_bytes = session->hello.part_bytes;
+    volunteer_rewind_uploads(volunteer);
     hub_agent_accept(core->hub, session->peer);
     send_welcome(core, session);
     if (store_post_session_opened(core->store, session->id, volunteer->id, session->address,
                                   clock_wall_ms()))
         core_event(core, "store.full", "error", session->id, "a session's start is not kept");
-    core_event(core, "volunteer.connected", "info", volunteer->id,
-               "%s connected (%s, %llu threads)", volunteer->label, session->hello.cpu,
-               (unsigned long long)session->hello.threads);
+    core_event(
+        core, "volunteer.connected", "info", volunteer->id, "%s connected (%s, %llu threads%s%s)",
+        volunteer->label, session->hello.cpu, (unsigned long long)session->hello.threads,
+        session->hello.last_end[0] ? "; its last session ended: " : "", session->hello.last_end);
 }
 
 static bool signature_is_right(const struct session *session, const struct wire_hello *hello)
@@ -334,8 +344,8 @@ void core_agent_hello(struct core *core, struct session *session, const struct w
     }
     if (hello->protocol != WIRE_PROTOCOL || !strstr(hello->codecs, CODEC_NAME)) {
         hub_close(core->hub, session->peer, END_VERSION_UNSUPPORTED,
-                  "this coordinator speaks protocol 1 with the update code " CODEC_NAME
-                  "; please update the agent",
+                  "this coordinator speaks another protocol or update code (" CODEC_NAME
+                  "); please update the agent",
                   0);
         return;
     }

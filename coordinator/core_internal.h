@@ -15,7 +15,7 @@
 
 #define MAIL_COUNT_MAX 65536u
 #define MAIL_COUNT_BUSY 32768u /* beyond it agents' messages are refused */
-#define UPLOADS_MAX 4u         /* streams of one volunteer at a time */
+#define UPLOADS_MAX 32u        /* of one volunteer at a time: as many as an agent can hold */
 #define RATE_SECONDS 10u
 #define EVENTS_LIVE_MAX 20u
 #define FINISHED_KEPT 4u
@@ -105,16 +105,17 @@ struct rate {
     uint32_t filled;
 };
 
+/* Its bytes are in a file, so that they outlive sessions and the coordinator. */
 struct upload {
-    uint32_t stream; /* 0: free */
-    char lease[ID_BYTES];
+    char lease[ID_BYTES]; /* empty: free */
+    uint32_t stream;      /* of the current session, 0: not offered in it yet */
     char job[ID_BYTES];
     uint64_t base, samples;
     double loss;
     uint64_t bytes, received;
     uint8_t sha256[SHA256_BYTES];
     uint32_t restarts;
-    uint8_t *data;
+    int fd; /* of its file, -1: closed */
 };
 
 struct session {
@@ -132,9 +133,11 @@ struct session {
     uint64_t sent_version;
     char have_job[ID_BYTES];
     uint64_t have_version, have_hash;
+    uint64_t part_bytes; /* of the delta after have_version */
     uint32_t last_stream;
     int64_t progress_us;
-    double samples_per_s, rtt_ms, loss;
+    double samples_per_s, rtt_ms, loss, step_ms, utilisation;
+    struct wire_choice choice; /* its controller's last; job empty: none yet */
 };
 
 /* An enrolled volunteer; lives as long as the core. */
@@ -176,7 +179,7 @@ struct core {
     struct hub *hub;
     struct store *store;
     struct auth *auth;
-    char jobs_dir[PATH_BYTES];
+    char jobs_dir[PATH_BYTES], uploads_dir[PATH_BYTES];
     bool (*viewer_allowed)(void *context, const struct hub_viewer_handshake *handshake);
     void *viewer_context;
     struct hub_options hub_options;
@@ -214,14 +217,29 @@ void core_agent_opened(struct core *core, const struct mail_opened *mail);
 void core_agent_closed(struct core *core, const struct mail_closed *mail);
 void core_agent_hello(struct core *core, struct session *session, const struct wire_hello *hello);
 void core_agent_enrolled(struct core *core, const struct mail_enrolled *mail);
-void volunteer_drop_uploads(struct volunteer *volunteer);
+
+/* core_uploads.c: updates on their way up */
+enum status core_uploads_open(struct core *core, const char *dir, struct error *err) MUST_CHECK;
+void core_take_offer(struct core *core, struct session *session, const struct wire_offer *offer);
+void core_agent_frame(struct core *core, struct session *session, const struct mail_frame *frame);
+/* The answer to this lease is durable. */
+void core_upload_answered(struct core *core, struct volunteer *volunteer, const char *lease);
+void volunteer_rewind_uploads(struct volunteer *volunteer); /* its session is another one now */
+bool volunteer_is_uploading(const struct volunteer *volunteer);
+
+/* core_deltas.c: the model on its way down */
+void core_send_job(struct core *core, struct session *session, struct live_job *live);
+void core_send_snapshot(struct core *core, struct session *session, struct live_job *live);
+/* True when the session's replica is, or by deltas will be, up to date. */
+bool core_sync_session(struct core *core, struct session *session, struct live_job *live);
+void core_take_have(struct core *core, struct session *session, const struct wire_have *have);
+/* Queues the deltas that the session lacks, as long as little waits for its link. */
+void core_send_deltas(struct core *core, struct session *session, struct live_job *live);
+void core_deltas_tick(struct core *core);
 
 /* core_work.c: what they are doing */
 void core_agent_message(struct core *core, struct session *session,
                         const struct wire_message *message);
-void core_agent_frame(struct core *core, struct session *session, const struct mail_frame *frame);
-void core_send_delta(struct core *core, struct session *session, struct live_job *live,
-                     uint64_t version);
 void core_send_result(struct core *core, struct session *session, const char *lease,
                       enum verdict verdict, enum verdict_reason reason, uint64_t version);
 

@@ -249,15 +249,16 @@ void core_durable(struct core *core, const struct mail_durable *mail)
     bool answered = job_durable(live->job, mail->sequence, mail->status, clock_wall_ms(), &outcome);
     if (answered) {
         struct volunteer *volunteer = volunteer_by_id(core, outcome.volunteer);
+        if (volunteer)
+            core_upload_answered(core, volunteer, outcome.lease);
         if (volunteer && volunteer->session)
             core_send_result(core, volunteer->session, outcome.lease, outcome.verdict,
                              outcome.reason, outcome.version);
         if (outcome.verdict == VERDICT_APPLIED) {
             credit(live, volunteer, &outcome);
             for (struct session *session = core->sessions; session; session = session->next)
-                if (session->synced && strcmp(session->job, live->id) == 0 &&
-                    session->sent_version + 1 == outcome.version)
-                    core_send_delta(core, session, live, outcome.version);
+                if (session->synced && strcmp(session->job, live->id) == 0)
+                    core_send_deltas(core, session, live);
         } else {
             core_event(core, "update.refused", "warn", outcome.volunteer, "lease %s: %s",
                        outcome.lease, verdict_reason_text(outcome.reason));

@@ -147,9 +147,8 @@ static const char *volunteer_state(struct core *core, const struct volunteer *vo
 {
     if (!volunteer->session)
         return "offline";
-    for (size_t i = 0; i < UPLOADS_MAX; i++)
-        if (volunteer->uploads[i].stream)
-            return "uploading";
+    if (volunteer_is_uploading(volunteer))
+        return "uploading";
     struct live_job *live = live_job_find(core, volunteer->session->job);
     bool fresh = clock_monotonic_us() - volunteer->session->progress_us < TRAINING_SILENCE_US;
     return live && fresh && job_leases_of(live->job, volunteer->id) ? "training" : "idle";

@@ -1,18 +1,12 @@
-/* What connected agents do: requests, leases, progress, uploads, evaluations, deltas. An upload
- * belongs to the volunteer, not to the session, so that it resumes at the byte after a reconnect.
- * The loop's thread. */
+/* What connected agents do: requests, leases, progress, choices, evaluations. The loop's thread. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/tensorfile/replica_file.h"
 #include "coordinator/core_internal.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define UPLOAD_RESTARTS_MAX 3u
-#define ACK_EVERY_BYTES (256u * 1024)
+#define LEASE_TIMES 4 /* what a lease should take, until it counts as lost */
 
 static void send_wait(struct core *core, struct session *session, uint64_t nonce,
                       const char *reason, uint64_t retry_after_ms)
@@ -35,86 +29,19 @@ void core_send_result(struct core *core, struct session *session, const char *le
     hub_send(core->hub, session->peer, &message);
 }
 
-/* --- bringing a replica up to date ------------------------------------------------------------ */
-
-static void send_job(struct core *core, struct session *session, struct live_job *live)
-{
-    if (strcmp(session->job, live->id) == 0)
-        return;
-    struct wire_message *message = calloc(1, sizeof *message);
-    if (!message)
-        return;
-    message->type = WIRE_job;
-    text_copy(message->job.job, sizeof message->job.job, live->id);
-    text_copy(message->job.spec, sizeof message->job.spec, live->spec);
-    text_copy(message->job.artifacts, sizeof message->job.artifacts, live->artifacts);
-    message->job.blocks = job_blocks(live->job);
-    message->job.parameters = job_parameters(live->job);
-    message->job.layout = job_layout(live->job);
-    hub_send(core->hub, session->peer, message);
-    free(message);
-    text_copy(session->job, sizeof session->job, live->id);
-    session->synced = false;
-}
-
-void core_send_delta(struct core *core, struct session *session, struct live_job *live,
-                     uint64_t version)
-{
-    struct wire_message message = {.type = WIRE_delta};
-    struct shared *bytes = job_delta(live->job, version, &message.delta.hash);
-    if (!bytes) {
-        session->synced = false;
-        return;
-    }
-    message.delta.stream = ++session->last_stream;
-    text_copy(message.delta.job, sizeof message.delta.job, live->id);
-    message.delta.version = version;
-    message.delta.bytes = shared_bytes(bytes);
-    session->sent_version = version;
-    hub_send(core->hub, session->peer, &message);
-    hub_send_stream(core->hub, session->peer, FRAME_DELTA, session->last_stream, bytes);
-}
-
-static void send_snapshot(struct core *core, struct session *session, struct live_job *live)
-{
-    struct wire_message message = {.type = WIRE_snapshot};
-    text_copy(message.snapshot.job, sizeof message.snapshot.job, live->id);
-    message.snapshot.version = job_version(live->job);
-    message.snapshot.hash = job_hash(live->job);
-    message.snapshot.bytes = REPLICA_HEADER_BYTES + 4 * job_parameters(live->job);
-    snprintf(message.snapshot.path, sizeof message.snapshot.path, "/v1/jobs/%s/replica", live->id);
-    hub_send(core->hub, session->peer, &message);
-}
-
-/* True when the session's replica is, or by the deltas just queued will be, up to date. */
-static bool sync_session(struct core *core, struct session *session, struct live_job *live)
-{
-    if (session->synced)
-        return true;
-    if (strcmp(session->have_job, live->id) != 0 ||
-        !job_can_replay(live->job, session->have_version, session->have_hash))
-        return false;
-    session->synced = true;
-    session->sent_version = session->have_version;
-    for (uint64_t version = session->have_version + 1; version <= job_version(live->job); version++)
-        core_send_delta(core, session, live, version);
-    return session->synced;
-}
-
-static void handle_have(struct core *core, struct session *session, const struct wire_have *have)
-{
-    text_copy(session->have_job, sizeof session->have_job, have->job);
-    session->have_version = have->version;
-    session->have_hash = have->hash;
-    session->synced = false;
-    struct live_job *live = live_job_find(core, have->job);
-    if (live && !live->finished_us && strcmp(session->job, live->id) == 0 &&
-        !sync_session(core, session, live))
-        send_snapshot(core, session, live);
-}
-
 /* --- leases ------------------------------------------------------------------------------------
  */
+
+/* A step of the fastest agent on this job; 0 while none is known. */
+static double fastest_step_ms(const struct core *core, const struct live_job *live)
+{
+    double fastest = 0;
+    for (const struct session *session = core->sessions; session; session = session->next)
+        if (session->step_ms > 0 && strcmp(session->job, live->id) == 0 &&
+            (fastest == 0 || session->step_ms < fastest))
+            fastest = session->step_ms;
+    return fastest;
+}
 
 static void send_lease(struct core *core, struct session *session, const struct live_job *live,
                        const struct job_lease *lease)
@@ -130,27 +57,50 @@ static void send_lease(struct core *core, struct session *session, const struct 
     wire->block_count = lease->block_count;
     wire->seed = lease->seed;
     wire->steps = lease->steps;
-    wire->k = job_spec_of(live->job)->update.k_per_chunk;
+    wire->k = lease->k;
     wire->samples_position = lease->samples_position;
-    wire->deadline_ms = (uint64_t)((lease->deadline_us - clock_monotonic_us()) / 1000);
+    int64_t left_us = lease->deadline_us - clock_monotonic_us();
+    wire->deadline_ms = left_us > 0 ? (uint64_t)left_us / 1000 : 1;
+    wire->fleet_step_ms = fastest_step_ms(core, live);
+    wire->active = job_active_volunteers(live->job);
+    uint64_t hash;
+    const struct shared *delta = job_delta(live->job, job_version(live->job), &hash);
+    wire->delta_bytes = delta ? shared_bytes(delta) : 0;
     hub_send(core->hub, session->peer, &message);
 }
 
-static void handle_request(struct core *core, struct session *session, uint64_t nonce)
+/* How long this session's lease may show no progress: measured pace and link, never less than what
+ * the session's own timers need to find out that it is gone. */
+static int64_t patience_us(const struct core *core, const struct session *session)
 {
+    double ms = (double)core->hub_options.timers.lease_ms;
+    double expected_ms = session->choice.compute_ms + session->choice.transfer_ms;
+    if (isfinite(expected_ms) && expected_ms < 1e8 && LEASE_TIMES * expected_ms > ms)
+        ms = LEASE_TIMES * expected_ms;
+    return (int64_t)(ms * 1e3);
+}
+
+static void handle_request(struct core *core, struct session *session,
+                           const struct wire_request *request)
+{
+    uint64_t nonce = request->nonce;
     struct live_job *live = live_job_choose(core, session);
     if (!live) {
         send_wait(core, session, nonce, "no job is running", WAIT_NO_JOB_MS);
         return;
     }
-    send_job(core, session, live);
-    if (!sync_session(core, session, live)) {
-        send_snapshot(core, session, live);
+    core_send_job(core, session, live);
+    if (!core_sync_session(core, session, live)) {
+        core_send_snapshot(core, session, live);
         return;
     }
+    struct job_wish wish = {.nonce = nonce,
+                            .steps = request->steps,
+                            .k = request->k,
+                            .patience_us = patience_us(core, session)};
     struct job_lease lease;
     const char *reason = "the coordinator is out of memory";
-    if (job_grant(live->job, session->volunteer->id, nonce, clock_monotonic_us(), &lease,
+    if (job_grant(live->job, session->volunteer->id, &wish, clock_monotonic_us(), &lease,
                   &reason)) {
         send_wait(core, session, nonce, reason, WAIT_NO_LEASE_MS);
         return;
@@ -166,6 +116,8 @@ static void handle_progress(struct core *core, struct session *session,
     session->progress_us = now_us;
     session->samples_per_s = progress->samples_per_s >= 0 ? progress->samples_per_s : 0;
     session->rtt_ms = progress->rtt_ms;
+    session->step_ms = progress->step_ms;
+    session->utilisation = progress->utilisation;
     if (progress->step > 0)
         session->loss = progress->loss;
     for (struct live_job *live = core->jobs; live; live = live->next)
@@ -197,142 +149,6 @@ static void handle_evaluation(struct core *core, struct session *session,
         core_event(core, "store.full", "error", live->id, "an evaluation is not kept");
 }
 
-/* --- uploads -------------------------------------------------------------------------------------
- */
-
-static struct upload *upload_find(struct volunteer *volunteer, uint64_t stream)
-{
-    for (size_t i = 0; i < UPLOADS_MAX; i++)
-        if (stream != 0 && volunteer->uploads[i].stream == stream)
-            return &volunteer->uploads[i];
-    return NULL;
-}
-
-static void upload_free(struct upload *upload)
-{
-    free(upload->data);
-    memset(upload, 0, sizeof *upload);
-}
-
-static struct upload *upload_begin(struct volunteer *volunteer, const struct wire_offer *offer)
-{
-    struct upload *upload = upload_find(volunteer, offer->stream);
-    if (upload && strcmp(upload->lease, offer->lease) == 0 && upload->bytes == offer->bytes &&
-        memcmp(upload->sha256, offer->sha256, SHA256_BYTES) == 0)
-        return upload;
-    for (size_t i = 0; i < UPLOADS_MAX && !upload; i++)
-        if (volunteer->uploads[i].stream == 0)
-            upload = &volunteer->uploads[i];
-    if (!upload)
-        upload = &volunteer->uploads[0];
-    upload_free(upload);
-    upload->data = malloc((size_t)offer->bytes);
-    if (!upload->data)
-        return NULL;
-    upload->stream = (uint32_t)offer->stream;
-    text_copy(upload->lease, sizeof upload->lease, offer->lease);
-    text_copy(upload->job, sizeof upload->job, offer->job);
-    upload->base = offer->base;
-    upload->samples = offer->samples;
-    upload->loss = offer->loss;
-    upload->bytes = offer->bytes;
-    memcpy(upload->sha256, offer->sha256, SHA256_BYTES);
-    return upload;
-}
-
-static void send_want(struct core *core, struct session *session, const struct upload *upload)
-{
-    struct wire_message message = {.type = WIRE_want};
-    message.want.stream = upload->stream;
-    message.want.from = upload->received;
-    hub_send(core->hub, session->peer, &message);
-}
-
-static void handle_offer(struct core *core, struct session *session, const struct wire_offer *offer)
-{
-    struct live_job *live = live_job_find(core, offer->job);
-    if (offer->stream == 0 || offer->stream > UINT32_MAX) {
-        hub_close(core->hub, session->peer, END_PROTOCOL_ERROR,
-                  "offer.stream is outside 1 … 4294967295", 0);
-        return;
-    }
-    if (!live) {
-        core_send_result(core, session, offer->lease, VERDICT_REFUSED, REASON_JOB_ENDED, 0);
-        return;
-    }
-    struct job_answer answer =
-        job_examine_offer(live->job, session->volunteer->id, offer->lease, offer->bytes);
-    if (answer.verdict == VERDICT_NONE && live->finished_us) {
-        answer.verdict = VERDICT_REFUSED;
-        answer.reason = REASON_JOB_ENDED;
-    }
-    if (answer.verdict != VERDICT_NONE) {
-        core_send_result(core, session, offer->lease, answer.verdict, answer.reason,
-                         answer.version);
-        return;
-    }
-    if (answer.pending)
-        return;
-    struct upload *upload = upload_begin(session->volunteer, offer);
-    if (upload)
-        send_want(core, session, upload);
-    else
-        hub_close(core->hub, session->peer, END_INTERNAL, "out of memory", 10000);
-}
-
-static void finish_upload(struct core *core, struct session *session, struct upload *upload)
-{
-    uint8_t sha256[SHA256_BYTES];
-    sha256_of(upload->data, upload->bytes, sha256);
-    struct live_job *live = live_job_find(core, upload->job);
-    if (memcmp(sha256, upload->sha256, SHA256_BYTES) != 0) {
-        upload->received = 0;
-        if (++upload->restarts <= UPLOAD_RESTARTS_MAX) {
-            send_want(core, session, upload);
-            return;
-        }
-        core_send_result(core, session, upload->lease, VERDICT_REFUSED, REASON_CHECKSUM, 0);
-    } else if (!live || live->finished_us) {
-        core_send_result(core, session, upload->lease, VERDICT_REFUSED, REASON_JOB_ENDED, 0);
-    } else {
-        struct error err = {0};
-        struct shared *payload = shared_create_take(upload->data, upload->bytes);
-        upload->data = NULL;
-        if (!payload || job_submit(live->job, session->volunteer->id, upload->lease, upload->base,
-                                   upload->samples, upload->loss, payload, &err))
-            core_event(core, "update.failed", "error", live->id, "%s",
-                       err.text[0] ? err.text : "out of memory");
-        shared_unref(payload);
-    }
-    upload_free(upload);
-}
-
-void core_agent_frame(struct core *core, struct session *session, const struct mail_frame *frame)
-{
-    struct upload *upload = upload_find(session->volunteer, frame->stream);
-    if (!upload || frame->offset < upload->received)
-        return; /* answered already, or sent again after a reconnect */
-    if (frame->offset > upload->received) {
-        send_want(core, session, upload);
-        return;
-    }
-    if (frame->bytes > upload->bytes - upload->received) {
-        hub_close(core->hub, session->peer, END_PROTOCOL_ERROR, "more bytes than offered", 0);
-        return;
-    }
-    memcpy(upload->data + upload->received, frame->payload, frame->bytes);
-    uint64_t before = upload->received;
-    upload->received += frame->bytes;
-    if (upload->received == upload->bytes) {
-        finish_upload(core, session, upload);
-    } else if (before / ACK_EVERY_BYTES != upload->received / ACK_EVERY_BYTES) {
-        struct wire_message ack = {.type = WIRE_ack};
-        ack.ack.stream = upload->stream;
-        ack.ack.received = upload->received;
-        hub_send(core->hub, session->peer, &ack);
-    }
-}
-
 void core_agent_message(struct core *core, struct session *session,
                         const struct wire_message *message)
 {
@@ -344,10 +160,13 @@ void core_agent_message(struct core *core, struct session *session,
         return;
     switch (message->type) {
     case WIRE_request:
-        handle_request(core, session, message->request.nonce);
+        handle_request(core, session, &message->request);
         break;
     case WIRE_have:
-        handle_have(core, session, &message->have);
+        core_take_have(core, session, &message->have);
+        break;
+    case WIRE_choice:
+        session->choice = message->choice;
         break;
     case WIRE_progress:
         handle_progress(core, session, &message->progress);
@@ -356,7 +175,7 @@ void core_agent_message(struct core *core, struct session *session,
         handle_evaluation(core, session, &message->evaluation);
         break;
     case WIRE_offer:
-        handle_offer(core, session, &message->offer);
+        core_take_offer(core, session, &message->offer);
         break;
     default:
         break; /* bye: the hub closes */

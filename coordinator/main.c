@@ -146,23 +146,25 @@ static bool viewer_allowed(void *context, const struct hub_viewer_handshake *han
 
 static enum status start_core(struct program *program, struct error *err)
 {
-    char jobs[PATH_BYTES];
+    char jobs[PATH_BYTES], uploads[PATH_BYTES];
     enum status status = path_format(jobs, "%s/jobs", program->config->data);
+    if (!status)
+        status = path_format(uploads, "%s/uploads", program->config->data);
     if (status)
         return error_set(err, status, "--data: the path is too long");
     struct core_options options = {
         .jobs_dir = jobs,
+        .uploads_dir = uploads,
         .store = program->store,
         .auth = program->auth,
-        .hub = {.ping_ms = 20000,
-                .silence_ms = 45000,
-                .hello_deadline_ms = 5000,
-                .data_frame_bytes = 32768,
+        .hub = {.hello_deadline_ms = 5000,
+                .data_frame_bytes = FRAME_PAYLOAD_BYTES_MAX,
                 .agent_queue_bytes_max = 64u << 20,
                 .viewers_max = (uint32_t)program->config->viewers_max},
         .viewer_allowed = viewer_allowed,
         .viewer_context = program,
     };
+    timers_derive(program->config->ping_ms, &options.hub.timers);
     return core_start(&options, &program->core, err);
 }
 

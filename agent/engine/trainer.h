@@ -1,5 +1,9 @@
 /* Trains one job's model on this machine: data, forward, backward, gradient clip, AdamW. Owns the
- * optimiser's state, which lives across leases. Not thread-safe: one training thread calls it. */
+ * optimiser's state, which lives across leases. Not thread-safe: one training thread calls it.
+ *
+ * A job of the synthetic preset trains nothing real: data and backend are not looked at (may be
+ * NULL), a step takes the job's step_ms of wall time, and losses are mean squared distances to a
+ * hidden optimum, in units of the initial values' variance (about 2 at first). */
 #ifndef RAVEN_AGENT_ENGINE_TRAINER_H
 #define RAVEN_AGENT_ENGINE_TRAINER_H
 

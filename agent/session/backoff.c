@@ -4,19 +4,23 @@
 void backoff_init(struct backoff *backoff, uint64_t seed)
 {
     rng_seed(&backoff->rng, seed);
-    backoff->ceiling_ms = BACKOFF_FIRST_MS;
+    backoff->ceiling_ms = backoff->first_ms = BACKOFF_FIRST_MS;
     backoff->since_us = -1;
 }
 
-void backoff_connected(struct backoff *backoff, int64_t now_us)
+void backoff_connected(struct backoff *backoff, uint64_t spread_ms, int64_t now_us)
 {
     backoff->since_us = now_us;
+    backoff->first_ms = spread_ms <= BACKOFF_FIRST_MS  ? BACKOFF_FIRST_MS
+                        : spread_ms >= BACKOFF_LAST_MS ? BACKOFF_LAST_MS
+                                                       : (int64_t)spread_ms;
 }
 
 void backoff_lost(struct backoff *backoff, int64_t now_us)
 {
-    if (backoff->since_us >= 0 && now_us - backoff->since_us >= BACKOFF_STABLE_US)
-        backoff->ceiling_ms = BACKOFF_FIRST_MS;
+    bool stable = backoff->since_us >= 0 && now_us - backoff->since_us >= BACKOFF_STABLE_US;
+    if (stable || backoff->ceiling_ms < backoff->first_ms)
+        backoff->ceiling_ms = backoff->first_ms;
     backoff->since_us = -1;
 }
 
@@ -24,7 +28,10 @@ int64_t backoff_next_ms(struct backoff *backoff, uint64_t asked_ms)
 {
     if (asked_ms > 0) {
         uint64_t wait_ms = asked_ms < BACKOFF_ASKED_MAX_MS ? asked_ms : BACKOFF_ASKED_MAX_MS;
-        return (int64_t)(wait_ms + rng_below(&backoff->rng, wait_ms / 2 + 1));
+        uint64_t more_ms = (uint64_t)backoff->first_ms;
+        if (more_ms < wait_ms / 2)
+            more_ms = wait_ms / 2;
+        return (int64_t)(wait_ms + rng_below(&backoff->rng, more_ms + 1));
     }
     int64_t wait_ms = (int64_t)rng_below(&backoff->rng, (uint64_t)backoff->ceiling_ms + 1);
     backoff->ceiling_ms *= 2;

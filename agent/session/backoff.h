@@ -1,11 +1,13 @@
 /* How long to wait before the next attempt to connect: full jitter (uniform in 0 … ceiling), the
  * ceiling doubling from 0.5 s to 60 s, and falling back only after a session of 60 s, so that a
- * coordinator that accepts and drops at once is not hammered. Pure; the caller brings the clock. */
+ * coordinator that accepts and drops at once is not hammered. A coordinator with many agents asks
+ * for a larger first ceiling, its spread. Pure; the caller brings the clock. */
 #ifndef RAVEN_AGENT_SESSION_BACKOFF_H
 #define RAVEN_AGENT_SESSION_BACKOFF_H
 
 #include "common/base/rng.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define BACKOFF_FIRST_MS 500
@@ -15,15 +17,15 @@
 
 struct backoff {
     struct rng rng;
-    int64_t ceiling_ms;
+    int64_t ceiling_ms, first_ms;
     int64_t since_us; /* start of the session, -1: none */
 };
 
 void backoff_init(struct backoff *backoff, uint64_t seed);
-void backoff_connected(struct backoff *backoff, int64_t now_us);
+void backoff_connected(struct backoff *backoff, uint64_t spread_ms, int64_t now_us);
 void backoff_lost(struct backoff *backoff, int64_t now_us);
 /* asked_ms: what the coordinator's bye asked for, 0 when nothing; it then waits that long and up to
- * half as long again. */
+ * half as long again, or up to the spread. */
 int64_t backoff_next_ms(struct backoff *backoff, uint64_t asked_ms);
 
 #endif

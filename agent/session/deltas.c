@@ -3,6 +3,7 @@
 #include "agent/session/deltas.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void deltas_init(struct deltas *deltas)
 {
@@ -17,14 +18,56 @@ void delta_in_free(struct delta_in *delta)
     free(delta);
 }
 
-void deltas_done(struct deltas *deltas)
+static void drop_open(struct deltas *deltas)
 {
     while (deltas->first) {
         struct delta_in *next = deltas->first->next;
         delta_in_free(deltas->first);
         deltas->first = next;
     }
-    deltas_init(deltas);
+    deltas->last = NULL;
+    deltas->count = 0;
+}
+
+void deltas_done(struct deltas *deltas)
+{
+    drop_open(deltas);
+    delta_in_free(deltas->part);
+    deltas->part = NULL;
+}
+
+void deltas_interrupted(struct deltas *deltas)
+{
+    struct delta_in *oldest = deltas->first;
+    if (oldest && oldest->data.bytes > 0) {
+        delta_in_free(deltas->part);
+        deltas->part = oldest;
+        deltas->first = oldest->next;
+    }
+    drop_open(deltas);
+}
+
+uint64_t deltas_part_bytes(const struct deltas *deltas, const char *job, uint64_t have_version)
+{
+    const struct delta_in *part = deltas->part;
+    bool fits = part && strcmp(part->announced.job, job) == 0 &&
+                part->announced.version == have_version + 1;
+    return fits ? part->data.bytes : 0;
+}
+
+/* The kept part, if this announcement continues it; else NULL and the part is dropped. */
+static struct delta_in *take_part(struct deltas *deltas, const struct wire_delta *delta)
+{
+    struct delta_in *part = deltas->part;
+    deltas->part = NULL;
+    bool fits = part && delta->from > 0 && strcmp(part->announced.job, delta->job) == 0 &&
+                part->announced.version == delta->version &&
+                part->announced.bytes == delta->bytes && part->announced.hash == delta->hash &&
+                part->data.bytes == delta->from;
+    if (fits)
+        return part;
+    delta_in_free(part);
+    return NULL;
 }
 
 static struct delta_in *find(const struct deltas *deltas, uint64_t stream)
@@ -47,11 +90,20 @@ enum status deltas_announce(struct deltas *deltas, const struct wire_delta *delt
     if (deltas->count == DELTAS_OPEN_MAX)
         return error_set(err, STATUS_BUSY, "%d deltas were announced and not sent",
                          DELTAS_OPEN_MAX);
-    struct delta_in *item = calloc(1, sizeof *item);
-    if (!item)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a delta");
+    struct delta_in *item = take_part(deltas, delta);
+    if (!item && delta->from > 0)
+        return error_set(err, STATUS_INVALID,
+                         "delta to version %llu goes on at byte %llu, which "
+                         "does not continue what is here",
+                         (unsigned long long)delta->version, (unsigned long long)delta->from);
+    if (!item) {
+        item = calloc(1, sizeof *item);
+        if (!item)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for a delta");
+        buffer_init(&item->data, (size_t)delta->bytes);
+    }
     item->announced = *delta;
-    buffer_init(&item->data, (size_t)delta->bytes);
+    item->next = NULL;
     if (deltas->last)
         deltas->last->next = item;
     else

@@ -9,6 +9,8 @@
 #include "common/wire/wire.h"
 
 #include <libwebsockets.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,8 @@
 #define KILL_SECONDS 1
 #define OPENING_SECONDS 20 /* for each step until the upgrade; a slow link needs several */
 #define CLOSE_TURNS 4
+#define UNSENT_BYTES_MIN 4096
+#define UNSENT_BYTES_MAX 131072
 #define WRITE_CLOSE ((enum lws_write_protocol)4) /* the library's header leaves its name out */
 
 _Static_assert(BINARY_BYTES_MAX >= WIRE_TEXT_BYTES_MAX, "one receive buffer fits both");
@@ -344,6 +348,18 @@ void link_wake(struct link *link)
 {
     if (link_is_open(link))
         lws_callback_on_writable(link->wsi);
+}
+
+void link_pace(struct link *link, uint64_t bytes_per_s)
+{
+    if (!link_is_open(link))
+        return;
+    uint64_t unsent = bytes_per_s / 20;
+    int bytes = unsent < UNSENT_BYTES_MIN   ? UNSENT_BYTES_MIN
+                : unsent > UNSENT_BYTES_MAX ? UNSENT_BYTES_MAX
+                                            : (int)unsent;
+    (void)setsockopt(lws_get_socket_fd(link->wsi), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes,
+                     sizeof bytes);
 }
 
 void link_ping(struct link *link)

@@ -42,6 +42,9 @@ bool link_is_open(const struct link *link);
 /* STATUS_CLOSED when not open, STATUS_BUSY when the peer takes nothing any more. */
 enum status link_send_text(struct link *link, const void *text, size_t bytes) MUST_CHECK;
 void link_wake(struct link *link); /* next_binary has something now */
+/* What the link carries: the kernel then holds at most 50 ms of it unsent, so that a text message
+ * soon gets its turn. */
+void link_pace(struct link *link, uint64_t bytes_per_s);
 void link_ping(struct link *link);
 /* Sends what is queued, then closes with this code; closed follows. */
 void link_close(struct link *link, uint16_t close_code);

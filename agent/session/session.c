@@ -7,6 +7,7 @@
 #include "agent/session/link.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/wire/timers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,12 @@
 #define OPENING_MS 30000 /* connect, TLS, challenge, welcome */
 #define CLOSING_MS 1000
 #define CLOSE_CODE_BASE 4000
+#define FRAME_MS 100 /* a data frame takes about that long on the link */
+#define FRAME_BYTES_MIN 1024
+#define WINDOW_MS 125 /* unacknowledged beyond the round trip; with a frame or two it makes 250 */
+#define WINDOW_BYTES_MIN 16384
+#define FIRST_WINDOW_BYTES 131072 /* while the goodput is not known */
+#define FIRST_FRAME_BYTES 8192
 
 struct session {
     struct session_settings settings;
@@ -29,8 +36,11 @@ struct session {
     enum session_state state;
     int64_t state_since_us;
     int64_t heard_us, ping_us;
-    uint64_t ping_ms, silence_ms, data_frame_bytes;
-    double rtt_ms;
+    uint64_t ping_ms, silence_ms, stall_ms, data_frame_bytes;
+    double rtt_ms, rtt_ms_min;
+    double up_bytes_per_s;    /* 0: not known */
+    enum end_reason last_end; /* of the session before */
+    bool had_session;
     bool stopping;
     /* Why the session ends, once that is known. */
     bool ending;
@@ -76,6 +86,8 @@ static void finish(struct session *session)
     if (session->state == SESSION_STOPPED || session->state == SESSION_AWAY)
         return;
     backoff_lost(&session->backoff, clock_monotonic_us());
+    if (session->had_session)
+        session->last_end = session->end_reason;
     if (session->stopping || !end_reason_may_reconnect(session->end_reason)) {
         set_state(session, SESSION_STOPPED);
         uv_timer_stop(&session->tick_timer);
@@ -85,6 +97,8 @@ static void finish(struct session *session)
     }
     set_state(session, SESSION_AWAY);
     int64_t wait_ms = backoff_next_ms(&session->backoff, session->retry_ms);
+    if (session->settings.backoff_ms_max > 0 && wait_ms > session->settings.backoff_ms_max)
+        wait_ms = session->settings.backoff_ms_max;
     uv_timer_start(&session->retry_timer, on_retry, (uint64_t)wait_ms, 0);
     session->events->lost(session->user, session->end_reason, session->end_text, wait_ms);
 }
@@ -146,6 +160,8 @@ static void handle_challenge(struct session *session, const struct wire_challeng
     memcpy(hello->public_key, session->settings.identity->public_key, sizeof hello->public_key);
     identity_sign_hello(session->settings.identity, challenge->nonce, hello->signature);
     text_copy(hello->invite, sizeof hello->invite, session->settings.invite);
+    if (session->had_session)
+        text_copy(hello->last_end, sizeof hello->last_end, end_reason_name(session->last_end));
     enum status status = send_message(session, &message);
     explicit_bzero(hello->invite, sizeof hello->invite);
     if (!status)
@@ -159,12 +175,25 @@ static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
 
 static void handle_welcome(struct session *session, const struct wire_welcome *welcome)
 {
-    session->ping_ms = clamp(welcome->ping_ms, 1000, 300000);
-    session->silence_ms = clamp(welcome->silence_ms, 2000, 600000);
+    struct timers timers = {.ping_ms = clamp(welcome->ping_ms, 100, 300000),
+                            .silence_ms = clamp(welcome->silence_ms, 200, 1200000),
+                            .stall_ms = clamp(welcome->stall_ms, 300, 2400000),
+                            .lease_ms = UINT64_MAX};
+    struct error err = {0};
+    if (timers_check(&timers, &err)) {
+        session_end(session, END_PROTOCOL_ERROR, err.text);
+        return;
+    }
+    session->ping_ms = timers.ping_ms;
+    session->silence_ms = timers.silence_ms;
+    session->stall_ms = timers.stall_ms;
     session->data_frame_bytes = clamp(welcome->data_frame_bytes, 1, FRAME_PAYLOAD_BYTES_MAX);
-    session->ping_us = 0;
+    session->ping_us = clock_monotonic_us();
+    session->rtt_ms = session->rtt_ms_min = 0;
+    session->had_session = true;
     explicit_bzero(session->settings.invite, sizeof session->settings.invite);
-    backoff_connected(&session->backoff, clock_monotonic_us());
+    backoff_connected(&session->backoff, welcome->reconnect_spread_ms, session->ping_us);
+    link_ping(session->link);
     set_state(session, SESSION_OPEN);
     session->events->welcome(session->user, welcome);
 }
@@ -236,6 +265,8 @@ static void on_pong(void *user, int64_t round_trip_us)
     struct session *session = user;
     double sample_ms = (double)round_trip_us / 1000.0;
     session->rtt_ms = session->rtt_ms > 0 ? 0.875 * session->rtt_ms + 0.125 * sample_ms : sample_ms;
+    if (session->rtt_ms_min <= 0 || sample_ms < session->rtt_ms_min)
+        session->rtt_ms_min = sample_ms;
 }
 
 static size_t on_next_binary(void *user, uint8_t *ret, size_t bytes_max)
@@ -246,7 +277,17 @@ static size_t on_next_binary(void *user, uint8_t *ret, size_t bytes_max)
     size_t payload_max = bytes_max - FRAME_HEADER_BYTES;
     if (payload_max > session->data_frame_bytes)
         payload_max = (size_t)session->data_frame_bytes;
-    return session->events->next_frame(session->user, payload_max, ret);
+    uint64_t frame = FIRST_FRAME_BYTES, window = FIRST_WINDOW_BYTES;
+    if (session->up_bytes_per_s > 0) {
+        double window_ms = session->rtt_ms_min + WINDOW_MS;
+        frame = clamp((uint64_t)(session->up_bytes_per_s * FRAME_MS / 1e3), FRAME_BYTES_MIN,
+                      FRAME_PAYLOAD_BYTES_MAX);
+        window = clamp((uint64_t)(session->up_bytes_per_s * window_ms / 1e3), WINDOW_BYTES_MIN,
+                       UINT64_MAX);
+    }
+    if (payload_max > frame)
+        payload_max = (size_t)frame;
+    return session->events->next_frame(session->user, payload_max, window, ret);
 }
 
 static void on_closed(void *user, uint16_t close_code, const char *text)
@@ -285,6 +326,14 @@ static void on_tick(uv_timer_t *timer)
     case SESSION_STOPPED:
         break;
     }
+}
+
+void session_set_goodput(struct session *session, double up_bytes_per_s)
+{
+    session->up_bytes_per_s = up_bytes_per_s;
+    if (up_bytes_per_s > 0)
+        link_pace(session->link, (uint64_t)up_bytes_per_s);
+    link_wake(session->link);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -396,4 +445,9 @@ uint64_t session_bytes_up(const struct session *session)
 uint64_t session_bytes_down(const struct session *session)
 {
     return link_bytes_down(session->link);
+}
+
+uint64_t session_stall_ms(const struct session *session)
+{
+    return session->stall_ms;
 }

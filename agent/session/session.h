@@ -28,8 +28,9 @@ struct session_events {
     void (*welcome)(void *user, const struct wire_welcome *welcome);
     void (*message)(void *user, const struct wire_message *message); /* after the welcome */
     void (*frame)(void *user, const struct frame *frame);
-    /* Next data frame of at most FRAME_HEADER_BYTES + payload_bytes_max; 0 when there is none. */
-    size_t (*next_frame)(void *user, size_t payload_bytes_max, uint8_t *ret);
+    /* Next data frame of at most FRAME_HEADER_BYTES + payload_bytes_max; 0 when there is none, or
+     * when window_bytes are on their way already. */
+    size_t (*next_frame)(void *user, size_t payload_bytes_max, uint64_t window_bytes, uint8_t *ret);
     /* The session or the attempt ended; the next attempt comes in retry_ms. */
     void (*lost)(void *user, enum end_reason reason, const char *text, int64_t retry_ms);
     /* No further attempt will be made: refused for good, or session_stop is done. */
@@ -41,6 +42,7 @@ struct session_settings {
     const struct identity *identity; /* must outlive the session */
     char invite[129];                /* empty unless this installation enrols now */
     uint64_t seed;                   /* of the back-off's jitter */
+    int64_t backoff_ms_max;          /* 0: as backoff.h says; tests want less */
 };
 
 struct session;
@@ -62,7 +64,12 @@ enum session_state session_state(const struct session *session);
 enum status session_send(struct session *session, const struct wire_message *message) MUST_CHECK;
 void session_wake(struct session *session); /* next_frame has something now */
 
-double session_rtt_ms(const struct session *session); /* 0: not measured */
+/* What the link carries up, 0: not known. Data frames and what may be on its way unacknowledged are
+ * sized by it, so that a control message waits at most 250 ms behind data. */
+void session_set_goodput(struct session *session, double up_bytes_per_s);
+
+double session_rtt_ms(const struct session *session);     /* 0: not measured */
+uint64_t session_stall_ms(const struct session *session); /* of the welcome */
 uint64_t session_bytes_up(const struct session *session);
 uint64_t session_bytes_down(const struct session *session);
 

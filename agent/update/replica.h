@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define REPLICA_LEASE_BYTES 32
-#define REPLICA_IN_FLIGHT_MAX 8 /* more unanswered updates than any agent may have */
+#define REPLICA_IN_FLIGHT_MAX 16 /* more unanswered updates than any agent may have */
 
 struct replica_settings {
     uint64_t n;

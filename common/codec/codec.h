@@ -108,7 +108,7 @@ struct codec_source {
     uint64_t *ret_hash;    /* NULL, or gets codec_hash(add_to); then one thread does all */
 };
 
-#define CODEC_SUBTRACT_MAX 8u
+#define CODEC_SUBTRACT_MAX 16u
 
 struct codec_encoder;
 

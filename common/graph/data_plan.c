@@ -4,6 +4,11 @@
  */
 #include "common/graph/data_plan.h"
 
+/* Enough that two leases at the same time hardly ever share a block, few enough for anything that
+ * counts per block. */
+#define SYNTHETIC_BLOCKS 65536u
+#define SYNTHETIC_HELD_OUT_SAMPLES 65536u
+
 static enum status check_enough(const struct job_spec *spec, const struct data_plan *plan,
                                 struct error *err)
 {
@@ -35,6 +40,10 @@ enum status data_plan_make(const struct job_spec *spec, uint64_t text_bytes, uin
         else
             plan.train_samples = 0;
         plan.held_out_samples = held_out_bytes > 0 ? (held_out_bytes - 1) / context : 0;
+    }
+    if (spec->data.kind == DATA_SYNTHETIC) {
+        plan.train_samples = (uint64_t)SYNTHETIC_BLOCKS * DATA_BLOCK_SAMPLES;
+        plan.held_out_samples = SYNTHETIC_HELD_OUT_SAMPLES;
     }
     enum status status = check_enough(spec, &plan, err);
     if (status)

@@ -3,8 +3,9 @@
  *
  * text: a sample is `context` consecutive bytes and the byte that follows each; the last
  * held_out_ratio of the file is held out. images: a sample is one image and its label; held-out
- * samples are separate files. A block is DATA_BLOCK_SAMPLES consecutive samples of the training
- * part (the last, incomplete one is not used, unless it is the only one). */
+ * samples are separate files. synthetic: samples are only counted, as many for every
+ * job. A block is DATA_BLOCK_SAMPLES consecutive samples of the training part (the last, incomplete
+ * one is not used, unless it is the only one). */
 #ifndef RAVEN_COMMON_GRAPH_DATA_PLAN_H
 #define RAVEN_COMMON_GRAPH_DATA_PLAN_H
 

@@ -65,7 +65,8 @@ struct graph {
     uint32_t classes;         /* width of the logits: vocabulary or classes */
 };
 
-/* The last node is always OP_CROSS_ENTROPY. The caller frees with graph_free. STATUS_TOO_LARGE over
+/* The last node is always OP_CROSS_ENTROPY; the synthetic preset has parameters only, no nodes, no
+ * inputs and no classes. The caller frees with graph_free. STATUS_TOO_LARGE over
  * GRAPH_PARAMETERS_MAX, err says the size. */
 enum status graph_build(const struct model_spec *model, struct graph **ret,
                         struct error *err) MUST_CHECK;

@@ -26,14 +26,29 @@ static void check_cnn(const struct model_spec *model, struct spec_complaints *li
                       model->channels_count, model->image_height, model->image_width);
 }
 
+static enum data_kind kind_for(enum model_preset preset)
+{
+    switch (preset) {
+    case MODEL_MLP:
+    case MODEL_CNN:
+        return DATA_IMAGES;
+    case MODEL_GPT:
+        return DATA_TEXT;
+    case MODEL_SYNTHETIC:
+        return DATA_SYNTHETIC;
+    }
+    return DATA_IMAGES;
+}
+
 static void check_kind(const struct job_spec *spec, struct spec_complaints *list)
 {
-    enum data_kind wanted = spec->model.preset == MODEL_GPT ? DATA_TEXT : DATA_IMAGES;
+    enum data_kind wanted = kind_for(spec->model.preset);
     if (spec->data.kind != wanted)
-        spec_complain(list, "/data/kind", "choice",
-                      "kind is %s, but preset %s learns from %s; use kind %s or another preset",
-                      spec_data_kinds[spec->data.kind].tag, spec_models[spec->model.preset].tag,
-                      spec_data_kinds[wanted].tag, spec_data_kinds[wanted].tag);
+        spec_complain(
+            list, "/data/kind", "choice",
+            "kind is %s, but preset %s learns from %s data; use kind %s or another preset",
+            spec_data_kinds[spec->data.kind].tag, spec_models[spec->model.preset].tag,
+            spec_data_kinds[wanted].tag, spec_data_kinds[wanted].tag);
 }
 
 /* About how many floats one sample's activations and their gradients take. */
@@ -54,6 +69,8 @@ static uint64_t floats_per_sample(const struct model_spec *model)
     case MODEL_GPT: /* a block holds two norms, q k v, attention, two adds, 4 × width twice */
         return model->context *
                (model->layers * 17ull * model->width + 4ull * model->width + 2 * model->vocabulary);
+    case MODEL_SYNTHETIC: /* works on the parameters alone */
+        return 0;
     }
     return floats;
 }

@@ -14,6 +14,8 @@
 #define EXACT_INTEGER_MAX 9007199254740991.0 /* 2^53 - 1: every JSON reader keeps it exact */
 #define NEEDED .required = true
 #define OR(value) .initial = (value)
+#define LOW_FOR(row) .limit = LIMIT_LOW, .limited = &(row)
+#define HIGH_FOR(row) .limit = LIMIT_HIGH, .limited = &(row)
 #define WHOLE(field, member, low, high, ...)                                                       \
     {                                                                                              \
         .name = field, .type = FIELD_TYPE_U32, .offset = AT(member), .min = low, .max = high,      \
@@ -66,6 +68,10 @@ static const struct spec_field gpt_fields[] = {
     WHOLE("context", model.context, 1, 4096, NEEDED),
     WHOLE("vocabulary", model.vocabulary, 2, 256, NEEDED), /* tokens are bytes */
 };
+static const struct spec_field synthetic_model_fields[] = {
+    BIG("parameters", model.parameters, 1, 2147483648.0, NEEDED),
+    REAL("step_ms", model.step_ms, 0.1, 60000, NEEDED),
+};
 static const struct spec_field text_fields[] = {
     ARTIFACT("train", data.train),
     REAL("held_out_ratio", data.held_out_ratio, 0.0001, 0.5, OR(0.05)),
@@ -79,6 +85,8 @@ static const struct spec_field images_fields[] = {
 static const struct spec_field training_fields[] = {
     WHOLE("batch_size", training.batch_size, 1, 4096, NEEDED),
     WHOLE("steps_per_lease", training.steps_per_lease, 1, 4096, OR(30)),
+    WHOLE("steps_min", training.steps_min, 1, 65536, OR(8), LOW_FOR(training_fields[1])),
+    WHOLE("steps_max", training.steps_max, 1, 65536, OR(256), HIGH_FOR(training_fields[1])),
     REAL("learning_rate", training.learning_rate, 1e-9, 10, OR(0.003)),
     REAL("final_learning_rate_ratio", training.final_learning_rate_ratio, 0, 1, OR(0.1)),
     BIG("warmup_samples", training.warmup_samples, 0, EXACT_INTEGER_MAX, OR(1600)),
@@ -93,6 +101,9 @@ static const struct spec_field training_fields[] = {
 static const char *const value_words[] = {"sign", "two_bits", "four_bits", "eight_bits", "fp32"};
 static const struct spec_field update_fields[] = {
     WHOLE("k_per_chunk", update.k_per_chunk, 1, 512, OR(64)),
+    WHOLE("k_min", update.k_min, 1, 512, OR(16), LOW_FOR(update_fields[0])),
+    WHOLE("k_max", update.k_max, 1, 512, OR(256), HIGH_FOR(update_fields[0])),
+    FLAG("adaptive", update.adaptive, OR(1)),
     WHOLE("downlink_k_per_chunk", update.downlink_k_per_chunk, 1, 512, OR(128)),
     WORD("values", update.values, value_words, OR(1)),
     WORD("downlink_values", update.downlink_values, value_words, OR(1)),
@@ -119,10 +130,12 @@ const struct spec_section spec_models[SPEC_MODELS] = {
     [MODEL_MLP] = SECTION("model", "mlp", mlp_fields),
     [MODEL_CNN] = SECTION("model", "cnn", cnn_fields),
     [MODEL_GPT] = SECTION("model", "gpt", gpt_fields),
+    [MODEL_SYNTHETIC] = SECTION("model", "synthetic", synthetic_model_fields),
 };
 const struct spec_section spec_data_kinds[SPEC_DATA_KINDS] = {
     [DATA_TEXT] = SECTION("data", "text", text_fields),
     [DATA_IMAGES] = SECTION("data", "images", images_fields),
+    [DATA_SYNTHETIC] = {.name = "data", .tag = "synthetic"}, /* it needs nothing but its kind */
 };
 const struct spec_section spec_sections[SPEC_SECTIONS] = {
     SECTION("training", NULL, training_fields),
@@ -284,6 +297,35 @@ static void read_field(const struct spec_field *field, const char *pointer, cons
     }
 }
 
+static uint32_t stored_u32(const struct job_spec *spec, const struct spec_field *field)
+{
+    return *(const uint32_t *)(const void *)((const char *)spec + field->offset);
+}
+
+static void store_default(const struct spec_field *field, struct job_spec *spec)
+{
+    double value = field->initial;
+    if (field->limit == LIMIT_LOW)
+        value = fmin(value, stored_u32(spec, field->limited));
+    else if (field->limit == LIMIT_HIGH)
+        value = fmax(value, stored_u32(spec, field->limited));
+    store_number(spec, field, value);
+}
+
+/* Values that were complained about already are 0 and judged no further. */
+static void check_limit(const struct spec_field *field, const char *pointer,
+                        const struct job_spec *spec, struct spec_complaints *list)
+{
+    bool is_low = field->limit == LIMIT_LOW;
+    uint32_t limit = stored_u32(spec, field), value = stored_u32(spec, field->limited);
+    if (limit == 0 || value == 0 || (is_low ? limit <= value : limit >= value))
+        return;
+    spec_complain(list, pointer, is_low ? "max" : "min",
+                  "%s is %u, but %s is %u; use %u or %s here, or a %s %s", field->name, limit,
+                  field->limited->name, value, value, is_low ? "less" : "more",
+                  is_low ? "larger" : "smaller", field->limited->name);
+}
+
 void spec_section_read(const struct spec_section *section, const json_t *object,
                        const char *tag_name, struct job_spec *spec, struct spec_complaints *list)
 {
@@ -309,7 +351,9 @@ void spec_section_read(const struct spec_section *section, const json_t *object,
         else if (field->required)
             complain_about(list, pointer, "missing", field, NULL);
         else
-            store_number(spec, field, field->initial);
+            store_default(field, spec);
+        if (field->limit != LIMIT_NONE)
+            check_limit(field, pointer, spec, list);
     }
     spec_refuse_unknown(parent, object, known, list);
 }

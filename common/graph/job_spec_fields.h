@@ -17,6 +17,9 @@ enum field_type {
     FIELD_TYPE_ARTIFACT, /* char[ID_BYTES] */
 };
 
+/* A setting that limits another one of its section, such as k_max does k_per_chunk. */
+enum field_limit { LIMIT_NONE, LIMIT_LOW, LIMIT_HIGH };
+
 struct spec_field {
     const char *name;
     enum field_type type;
@@ -25,6 +28,10 @@ struct spec_field {
     bool required;
     double initial;           /* unless required */
     const char *const *words; /* FIELD_TYPE_WORD: as many as max says */
+    /* FIELD_TYPE_U32: the default makes way for the limited setting, which stands earlier in the
+     * table; a given value that does not enclose it is complained about. */
+    enum field_limit limit;
+    const struct spec_field *limited;
 };
 
 /* One JSON object of the settings: "/training" and its fields. */
@@ -35,8 +42,8 @@ struct spec_section {
     size_t field_count;
 };
 
-#define SPEC_MODELS 3     /* indexed by enum model_preset */
-#define SPEC_DATA_KINDS 2 /* indexed by enum data_kind */
+#define SPEC_MODELS 4     /* indexed by enum model_preset */
+#define SPEC_DATA_KINDS 3 /* indexed by enum data_kind */
 #define SPEC_SECTIONS 5
 
 extern const struct spec_section spec_models[SPEC_MODELS];

@@ -1,6 +1,7 @@
-/* The presets: multilayer perceptron, small convolutional network, byte-level GPT. Plain functions,
- * any thread. Surprising: the order of the calls fixes the flat layout; weights lie as PyTorch's
- * (linear [out][in], convolution [out][in][3][3]), so that checkpoints open there. */
+/* The presets: multilayer perceptron, small convolutional network, byte-level GPT, and the
+ * synthetic one, which has no operators. Plain functions, any thread. Surprising: the order of the
+ * calls fixes the flat layout; weights lie as PyTorch's (linear [out][in], convolution
+ * [out][in][3][3]), so that checkpoints open there. */
 #include "common/graph/builder.h"
 
 #include <math.h>
@@ -107,6 +108,25 @@ static void build_gpt(struct graph_builder *builder, const struct model_spec *mo
     add_loss(builder, x, target, model->vocabulary);
 }
 
+#define SYNTHETIC_MATRICES 16u
+
+/* Parameters only: square matrices, and what they leave over, so that everything which is done per
+ * tensor is done. */
+static void build_synthetic(struct graph_builder *builder, const struct model_spec *model)
+{
+    struct parameter_init normal = {INIT_NORMAL, 0.02f};
+    uint64_t side = (uint64_t)sqrt((double)(model->parameters / SYNTHETIC_MATRICES));
+    uint64_t rest = model->parameters - SYNTHETIC_MATRICES * side * side;
+    char name[24];
+    for (uint32_t i = 0; side > 0 && i < SYNTHETIC_MATRICES; i++) {
+        (void)snprintf(name, sizeof name, "matrix%u", i);
+        (void)graph_add_parameter(builder, name, 2, (uint64_t[]){side, side}, normal);
+    }
+    if (rest > 0)
+        (void)graph_add_parameter(builder, "rest", 1, &rest, normal);
+    builder->graph->rows_per_sample = 1;
+}
+
 enum status graph_build(const struct model_spec *model, struct graph **ret, struct error *err)
 {
     struct graph_builder builder;
@@ -122,6 +142,9 @@ enum status graph_build(const struct model_spec *model, struct graph **ret, stru
         break;
     case MODEL_GPT:
         build_gpt(&builder, model);
+        break;
+    case MODEL_SYNTHETIC:
+        build_synthetic(&builder, model);
         break;
     }
     return graph_builder_finish(&builder, ret, err);

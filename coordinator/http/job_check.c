@@ -146,8 +146,10 @@ static uint64_t check_pair(struct check *check, const struct job_spec *spec,
 static void check_update_bytes(const struct job_spec *spec, const struct graph *graph,
                                struct spec_complaints *complaints)
 {
-    struct codec_format format = {(enum codec_values)spec->update.values, spec->update.k_per_chunk};
-    size_t bytes = codec_bytes_max(graph->parameter_count, format);
+    struct codec_format usual = {(enum codec_values)spec->update.values, spec->update.k_per_chunk};
+    struct codec_format largest = {usual.values, spec->update.k_max};
+    size_t bytes = codec_bytes_max(graph->parameter_count, usual);
+    size_t bytes_max = codec_bytes_max(graph->parameter_count, largest);
     size_t room = LEDGER_BODY_BYTES_MAX - LEDGER_TENSORS_MAX * sizeof(float) - 1024;
     if (bytes > room)
         spec_complain(complaints, "/update/values", "max",
@@ -155,6 +157,11 @@ static void check_update_bytes(const struct job_spec *spec, const struct graph *
                       "are possible; use fewer k_per_chunk, values of fewer bits, or a smaller "
                       "model",
                       graph->parameter_count, (double)bytes / 1e6, (double)room / 1e6);
+    else if (spec->update.adaptive && bytes_max > room)
+        spec_complain(complaints, "/update/k_max", "max",
+                      "updates with k_max %u would take up to %.0f MB, at most %.0f MB are "
+                      "possible; use a smaller k_max, or adaptive false",
+                      spec->update.k_max, (double)bytes_max / 1e6, (double)room / 1e6);
 }
 
 static void check_model(const struct job_spec *spec, struct check *check, uint64_t *ret_parameters)

@@ -5,6 +5,7 @@
 #include "coordinator/hub/hub_internal.h"
 
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 
 #include <stdlib.h>
 
@@ -70,6 +71,7 @@ int agents_open(struct hub *hub, struct lws *wsi, const char *address, struct pe
         return -1;
     }
     peer_init(&agent->peer, hub, wsi, PEER_AGENT);
+    pace_init(&agent->pace, lws_get_socket_fd(wsi));
     hub->agents++;
     *ret = &agent->peer;
     hub->options.callbacks.agent_opened(hub->options.callbacks.context, agent->id, address);
@@ -136,7 +138,7 @@ void agents_queue_stream(struct agent *agent, struct stream *stream)
 static void note_bye(struct agent *agent, const struct wire_bye *bye)
 {
     enum end_reason reason = END_PEER_CLOSED;
-    if (bye->code <= END_INTERNAL && end_reason_may_reconnect((enum end_reason)bye->code))
+    if (bye->code <= END_STORAGE && end_reason_may_reconnect((enum end_reason)bye->code))
         reason = (enum end_reason)bye->code; /* the other reasons are ours to give */
     agent->said_bye = true;
     agent->bye_reason = reason;
@@ -228,8 +230,10 @@ static int write_frame(struct agent *agent)
                           .offset = stream->sent_bytes,
                           .payload = shared_data(stream->bytes) + stream->sent_bytes,
                           .payload_bytes = rest_bytes};
-    if (frame.payload_bytes > hub->options.data_frame_bytes)
-        frame.payload_bytes = hub->options.data_frame_bytes;
+    pace_update(&agent->pace, lws_get_socket_fd(agent->peer.wsi), hub->options.data_frame_bytes,
+                clock_monotonic_us());
+    if (frame.payload_bytes > agent->pace.frame_bytes)
+        frame.payload_bytes = agent->pace.frame_bytes;
     size_t bytes = frame_write(&frame, hub->scratch + LWS_PRE);
     stream->sent_bytes += frame.payload_bytes;
     agent->queued_bytes -= frame.payload_bytes;

@@ -91,21 +91,32 @@ enum status hub_send(struct hub *hub, uint64_t peer, const struct wire_message *
 }
 
 enum status hub_send_stream(struct hub *hub, uint64_t peer, enum frame_kind kind, uint32_t stream,
-                            struct shared *bytes)
+                            struct shared *bytes, uint64_t from)
 {
     struct command command = {.type = COMMAND_STREAM, .peer = peer};
-    if (shared_bytes(bytes) == 0)
+    if (from >= shared_bytes(bytes))
         return STATUS_OK; /* no frame is empty: there is nothing to send */
     command.stream = calloc(1, sizeof *command.stream);
     if (!command.stream)
         return STATUS_NO_MEMORY;
-    *command.stream = (struct stream){.kind = kind, .id = stream, .bytes = shared_ref(bytes)};
-    enum status status = post_to_peer(hub, &command, shared_bytes(bytes), sizeof *command.stream);
+    *command.stream = (struct stream){
+        .kind = kind, .id = stream, .bytes = shared_ref(bytes), .sent_bytes = (size_t)from};
+    size_t rest = shared_bytes(bytes) - (size_t)from;
+    enum status status = post_to_peer(hub, &command, rest, sizeof *command.stream);
     if (status) {
         shared_unref(bytes);
         free(command.stream);
     }
     return status;
+}
+
+uint64_t hub_queued_bytes(struct hub *hub, uint64_t peer)
+{
+    pthread_mutex_lock(&hub->lock);
+    const struct agent *agent = peer_table_get(&hub->table, peer);
+    uint64_t bytes = agent ? atomic_load(&agent->queued_bytes) : UINT64_MAX;
+    pthread_mutex_unlock(&hub->lock);
+    return bytes;
 }
 
 void hub_close(struct hub *hub, uint64_t peer, enum end_reason reason, const char *detail,

@@ -65,7 +65,7 @@ void hub_begin_drain(struct hub *hub, uint32_t drain_ms)
 /* Four looks per ping or silence interval, at most one a second. */
 static uint64_t sweep_interval_ms(const struct hub_options *options)
 {
-    uint64_t shortest_ms = options->ping_ms;
+    uint64_t shortest_ms = options->timers.ping_ms;
     if (options->hello_deadline_ms < shortest_ms)
         shortest_ms = options->hello_deadline_ms;
     uint64_t interval_ms = shortest_ms / 4;
@@ -143,11 +143,9 @@ static enum status check_options(const struct hub_options *options, struct error
     if (!callbacks->agent_opened || !callbacks->agent_message || !callbacks->agent_frame ||
         !callbacks->agent_closed || !callbacks->viewer_allowed)
         return error_set(err, STATUS_INVALID, "starting the hub: a callback is missing");
-    if (options->ping_ms == 0 || options->silence_ms / 2 < options->ping_ms)
-        return error_set(err, STATUS_INVALID,
-                         "starting the hub: silence_ms (%u) must be at least twice ping_ms (%u), "
-                         "which must not be 0",
-                         options->silence_ms, options->ping_ms);
+    enum status status = timers_check(&options->timers, err);
+    if (status)
+        return status;
     if (options->data_frame_bytes == 0 || options->data_frame_bytes > FRAME_PAYLOAD_BYTES_MAX)
         return error_set(err, STATUS_INVALID,
                          "starting the hub: data_frame_bytes is %u, allowed is 1 to %d",

@@ -8,6 +8,7 @@
 #include "common/base/shared.h"
 #include "common/base/status.h"
 #include "common/wire/frame.h"
+#include "common/wire/timers.h"
 #include "common/wire/wire.h"
 
 #include <stdint.h>
@@ -40,10 +41,9 @@ struct hub_callbacks {
 
 struct hub_options {
     struct hub_callbacks callbacks;
-    uint32_t ping_ms;               /* 20,000 */
-    uint32_t silence_ms;            /* 45,000: > 2 × ping_ms */
-    uint32_t hello_deadline_ms;     /* 5,000 */
-    uint32_t data_frame_bytes;      /* ≤ FRAME_PAYLOAD_BYTES_MAX */
+    struct timers timers;       /* common/wire/timers.h; lease_ms is not the hub's */
+    uint32_t hello_deadline_ms; /* 5,000 */
+    uint32_t data_frame_bytes;  /* at most; smaller on slow links; ≤ FRAME_PAYLOAD_BYTES_MAX */
     uint64_t agent_queue_bytes_max; /* shared bytes queued to one agent before it is SLOW_READER */
     uint32_t viewers_max;
 };
@@ -72,11 +72,13 @@ void hub_agent_accept(struct hub *hub, uint64_t peer); /* hello was good */
  * called; also when this message is what makes it a SLOW_READER), STATUS_BUSY when the service
  * thread is far behind. Messages to one peer keep their order. */
 enum status hub_send(struct hub *hub, uint64_t peer, const struct wire_message *message);
-/* Queues bytes as data frames of kind on stream id, after the message that announces them (which is
- * sent in order); later control messages overtake remaining data frames. Takes a
- * reference of its own: the caller keeps its one. */
+/* Queues bytes, beginning at `from`, as data frames of kind on stream id, after the message that
+ * announces them (which is sent in order); later control messages overtake remaining data frames.
+ * Takes a reference of its own: the caller keeps its one. */
 enum status hub_send_stream(struct hub *hub, uint64_t peer, enum frame_kind kind, uint32_t stream,
-                            struct shared *bytes);
+                            struct shared *bytes, uint64_t from);
+/* What waits for this peer and the kernel has not taken; UINT64_MAX when the peer is gone. */
+uint64_t hub_queued_bytes(struct hub *hub, uint64_t peer);
 /* Sends bye {reason, detail, retry_ms} after what is queued as control, then closes. */
 void hub_close(struct hub *hub, uint64_t peer, enum end_reason reason, const char *detail,
                uint32_t retry_ms);

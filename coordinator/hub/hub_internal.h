@@ -6,6 +6,7 @@
 #include "common/base/buffer.h"
 #include "coordinator/hub/channels.h"
 #include "coordinator/hub/hub.h"
+#include "coordinator/hub/pace.h"
 #include "coordinator/hub/peer_table.h"
 
 #include <libwebsockets.h>
@@ -23,7 +24,6 @@
 #define VIEWER_CHUNK_BYTES (16u * 1024)       /* of a frame, per write */
 #define PENDING_BYTES_MAX (64u * 1024 * 1024) /* commands that the service thread has not seen */
 #define CLOSE_WAIT_US (5 * 1000 * 1000)       /* for the other side's close frame */
-#define WRITE_STALL_US (30 * 1000 * 1000)     /* no byte accepted by the kernel for that long */
 #define AGENT_DRAIN_RETRY_MS 1000
 #define VIEWER_DRAIN_RETRY_MS 4000
 
@@ -95,6 +95,7 @@ struct agent {
     char bye_detail[DETAIL_BYTES];
     struct outbound *control, **control_end;
     struct stream *streams, **streams_end;
+    struct pace pace;
     _Atomic uint64_t queued_bytes; /* from hub_send on until written; other threads add */
     bool is_slow;                  /* guarded by hub->lock: over its maximum, about to be closed */
 };

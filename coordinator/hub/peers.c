@@ -157,15 +157,16 @@ static void sweep_one(struct peer *peer, int64_t now_us)
     if (peer->is_closing) {
         if (now_us - peer->closing_us > CLOSE_WAIT_US)
             kill_peer(peer);
-    } else if (now_us - peer->heard_us > (int64_t)options->silence_ms * 1000) {
+    } else if (now_us - peer->heard_us > (int64_t)options->timers.silence_ms * 1000) {
         close_peer(peer, END_SILENCE, end_reason_text(END_SILENCE));
     } else if (!peer->is_ready &&
                now_us - peer->opened_us > (int64_t)options->hello_deadline_ms * 1000) {
         close_peer(peer, END_HANDSHAKE_TIMEOUT, end_reason_text(END_HANDSHAKE_TIMEOUT));
-    } else if (peer->wants_write && now_us - peer->progress_us > WRITE_STALL_US) {
+    } else if (peer->wants_write &&
+               now_us - peer->progress_us > (int64_t)options->timers.stall_ms * 1000) {
         close_peer(peer, END_SLOW_READER, end_reason_text(END_SLOW_READER));
         kill_peer(peer); /* nothing can be written: no last words */
-    } else if (now_us - peer->pinged_us >= (int64_t)options->ping_ms * 1000) {
+    } else if (now_us - peer->pinged_us >= (int64_t)options->timers.ping_ms * 1000) {
         peer->pinged_us = now_us;
         peer->ping_due = true;
         peer_want_write(peer);
@@ -176,7 +177,7 @@ void peers_sweep(struct hub *hub)
 {
     int64_t now_us = clock_monotonic_us();
     /* The machine slept or this thread was held up: that is not the peers' silence. */
-    bool was_away = now_us - hub->swept_us > (int64_t)hub->options.ping_ms * 1000;
+    bool was_away = now_us - hub->swept_us > (int64_t)hub->options.timers.ping_ms * 1000;
     hub->swept_us = now_us;
     for (struct peer *peer = hub->peers, *next; peer; peer = next) {
         next = peer->next;

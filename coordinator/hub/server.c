@@ -7,8 +7,6 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,7 +14,6 @@
 #define HEADER_BYTES_MAX 8192
 #define RECEIVE_CHUNK_BYTES 4096
 #define SEND_CHUNK_BYTES (72 * 1024) /* more than any frame: none is cut in two by the library */
-#define UNSENT_BYTES_MAX (128 * 1024)
 #define VIEWER_SUBPROTOCOL "raven.v1"
 #define AGENT_PATH "/ws/agent"
 #define VIEWER_PATH "/ws/live"
@@ -53,10 +50,6 @@ void server_adopt(struct hub *hub, int fd, const char *address)
         return;
     }
     text_copy(arrival->address, sizeof arrival->address, address);
-    /* Best effort: without them a connection works, only with more delay. */
-    int on = 1, unsent = UNSENT_BYTES_MAX;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     lws_adopt_desc_t description = {.vh = hub->vhost,
                                     .type = LWS_ADOPT_SOCKET | LWS_ADOPT_HTTP,
                                     .fd = {.sockfd = fd},

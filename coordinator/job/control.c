@@ -3,7 +3,7 @@
  *   u8 kind
  *   kind 1, a lease was granted: 32 bytes each of lease id, volunteer id, id of the lease it
  *      replaces (zeros for new blocks); u64 nonce, base, block_first, block_count, steps, samples,
- *      samples_position
+ *      samples_position, k, patience in microseconds
  *   kind 2, an evaluation: u64 version, i64 wall ms, f64 loss, f64 accuracy
  *
  * Unknown kinds are skipped: they cannot change parameters. */
@@ -12,7 +12,7 @@
 #include "common/base/bytes.h"
 
 enum { CONTROL_GRANT = 1, CONTROL_EVALUATION = 2 };
-enum { GRANT_BYTES = 1 + 3 * ID_BYTES + 7 * 8, EVALUATION_BYTES = 1 + 4 * 8 };
+enum { GRANT_BYTES = 1 + 3 * ID_BYTES + 9 * 8, EVALUATION_BYTES = 1 + 4 * 8 };
 
 enum status control_grant_write(const struct job_lease *lease, const char *replaces,
                                 struct buffer *ret)
@@ -21,9 +21,15 @@ enum status control_grant_write(const struct job_lease *lease, const char *repla
     text_copy((char *)body + 1, ID_BYTES, lease->id);
     text_copy((char *)body + 1 + ID_BYTES, ID_BYTES, lease->volunteer);
     text_copy((char *)body + 1 + 2 * ID_BYTES, ID_BYTES, replaces);
-    const uint64_t numbers[7] = {lease->nonce,           lease->base,  lease->block_first,
-                                 lease->block_count,     lease->steps, lease->samples,
-                                 lease->samples_position};
+    const uint64_t numbers[9] = {lease->nonce,
+                                 lease->base,
+                                 lease->block_first,
+                                 lease->block_count,
+                                 lease->steps,
+                                 lease->samples,
+                                 lease->samples_position,
+                                 lease->k,
+                                 (uint64_t)lease->patience_us};
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         store_u64(body + 1 + 3 * ID_BYTES + 8 * i, numbers[i]);
     return buffer_append(ret, body, sizeof body);
@@ -47,7 +53,7 @@ static enum status replay_grant(struct job *job, const uint8_t *body)
     text_copy(lease.id, ID_BYTES, (const char *)body + 1);
     text_copy(lease.volunteer, ID_BYTES, (const char *)body + 1 + ID_BYTES);
     text_copy(replaces, ID_BYTES, (const char *)body + 1 + 2 * ID_BYTES);
-    uint64_t numbers[7];
+    uint64_t numbers[9];
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         numbers[i] = load_u64(body + 1 + 3 * ID_BYTES + 8 * i);
     lease.nonce = numbers[0];
@@ -57,6 +63,8 @@ static enum status replay_grant(struct job *job, const uint8_t *body)
     lease.steps = numbers[4];
     lease.samples = numbers[5];
     lease.samples_position = numbers[6];
+    lease.k = numbers[7];
+    lease.patience_us = (int64_t)numbers[8];
     lease.seed = lease_seed(job, lease.block_first);
     return lease_take(job, &lease, replaces);
 }

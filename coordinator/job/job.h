@@ -57,17 +57,27 @@ struct job_lease {
     uint64_t block_first, block_count, seed;
     uint64_t steps, samples; /* steps × batch size */
     uint64_t samples_position;
-    int64_t deadline_us; /* moves on while steps grow */
-    uint64_t step;       /* reported progress */
-    bool pending;        /* its update waits for the disk */
-    bool expired;        /* may still answer until its blocks are given to somebody else */
+    uint64_t k;          /* coordinates per chunk of its update */
+    int64_t patience_us; /* without progress of its volunteer, then it has passed its deadline */
+    int64_t deadline_us;
+    uint64_t step; /* reported progress */
+    bool pending;  /* its update waits for the disk */
+    bool expired;  /* may still answer until its blocks are given to somebody else */
+};
+
+/* What an agent asks for; the lease keeps within the job's bounds. */
+struct job_wish {
+    uint64_t nonce;
+    uint64_t steps, k;   /* 0: as the job says */
+    int64_t patience_us; /* what the job's own deadline is raised to, if it is less */
 };
 
 /* STATUS_OK: *ret (a repeated nonce of the same volunteer gives the same lease).
  * STATUS_UNAVAILABLE: nothing to do now, *ret_reason says why (static text). */
-enum status job_grant(struct job *job, const char *volunteer, uint64_t nonce, int64_t now_us,
-                      struct job_lease *ret, const char **ret_reason) MUST_CHECK;
-/* Progress counts only when the step has grown. */
+enum status job_grant(struct job *job, const char *volunteer, const struct job_wish *wish,
+                      int64_t now_us, struct job_lease *ret, const char **ret_reason) MUST_CHECK;
+/* Progress counts only when the step has grown; it is good for all leases that the volunteer holds,
+ * since those in store wait for this one. */
 void job_progress(struct job *job, const char *lease, const char *volunteer, uint64_t step,
                   int64_t now_us);
 /* Next lease that has passed its deadline (and now is marked so), or false. */

@@ -49,9 +49,12 @@ uint64_t lease_seed(const struct job *job, uint64_t block_first)
     return checksum_xxh3_seeded(bytes, sizeof bytes, job->spec.training.seed) >> 11;
 }
 
-static int64_t deadline_after(const struct job *job, int64_t now_us)
+/* 0 or out of bounds: the job's own value, or the nearest bound. */
+static uint64_t within(uint64_t wish, uint64_t usual, uint64_t low, uint64_t high)
 {
-    return now_us + (int64_t)job->spec.lease_deadline_seconds * 1000000;
+    if (wish == 0)
+        return usual;
+    return wish < low ? low : wish > high ? high : wish;
 }
 
 uint32_t job_leases_of(const struct job *job, const char *volunteer)
@@ -120,7 +123,8 @@ static void fill_evaluation(const struct job *job, struct job_lease *lease)
 
 /* Blocks of an expired lease first, then new ones. *ret_replaces: the lease whose blocks these were
  * ("" for new blocks). False when every sample of the job is done or under lease. */
-static bool fill_training(struct job *job, struct job_lease *lease, char ret_replaces[ID_BYTES])
+static bool fill_training(struct job *job, const struct job_wish *wish, struct job_lease *lease,
+                          char ret_replaces[ID_BYTES])
 {
     uint64_t total = job->spec.training.total_samples;
     uint64_t taken = job->figures.samples + samples_under_lease(job);
@@ -140,7 +144,8 @@ static bool fill_training(struct job *job, struct job_lease *lease, char ret_rep
     }
     uint64_t batch = job->spec.training.batch_size;
     uint64_t steps_left = (total - taken + batch - 1) / batch;
-    lease->steps = job->spec.training.steps_per_lease;
+    lease->steps = within(wish->steps, job->spec.training.steps_per_lease,
+                          job->spec.training.steps_min, job->spec.training.steps_max);
     if (lease->steps > steps_left)
         lease->steps = steps_left;
     lease->samples = lease->steps * batch;
@@ -199,10 +204,10 @@ static const struct job_lease *lease_by_nonce(const struct job *job, const char 
     return NULL;
 }
 
-enum status job_grant(struct job *job, const char *volunteer, uint64_t nonce, int64_t now_us,
-                      struct job_lease *ret, const char **ret_reason)
+enum status job_grant(struct job *job, const char *volunteer, const struct job_wish *wish,
+                      int64_t now_us, struct job_lease *ret, const char **ret_reason)
 {
-    const struct job_lease *same = lease_by_nonce(job, volunteer, nonce);
+    const struct job_lease *same = lease_by_nonce(job, volunteer, wish->nonce);
     if (same) {
         *ret = *same;
         return STATUS_OK;
@@ -211,19 +216,24 @@ enum status job_grant(struct job *job, const char *volunteer, uint64_t nonce, in
     if (job->failed)
         return STATUS_UNAVAILABLE;
 
-    struct job_lease lease = {.nonce = nonce, .base = job_version(job)};
+    struct job_lease lease = {.nonce = wish->nonce, .base = job_version(job)};
     char replaces[ID_BYTES] = "";
     id_make(lease.id, "lea");
     text_copy(lease.volunteer, sizeof lease.volunteer, volunteer);
     if (evaluation_is_due(job)) {
         fill_evaluation(job, &lease);
-    } else if (!fill_training(job, &lease, replaces)) {
+    } else if (!fill_training(job, wish, &lease, replaces)) {
         *ret_reason = "every sample of the job is done or being trained";
         return STATUS_UNAVAILABLE;
     }
     lease.seed = lease_seed(job, lease.block_first);
     lease.samples_position = job->figures.samples;
-    lease.deadline_us = deadline_after(job, now_us);
+    lease.k = within(wish->k, job->spec.update.k_per_chunk, job->spec.update.k_min,
+                     job->spec.update.k_max);
+    lease.patience_us = (int64_t)job->spec.lease_deadline_seconds * 1000000;
+    if (lease.patience_us < wish->patience_us)
+        lease.patience_us = wish->patience_us;
+    lease.deadline_us = now_us + lease.patience_us;
 
     if (!lease.evaluates && record_grant(job, &lease, replaces))
         return STATUS_UNAVAILABLE;
@@ -241,8 +251,13 @@ void job_progress(struct job *job, const char *id, const char *volunteer, uint64
     if (!lease || strcmp(lease->volunteer, volunteer) != 0 || step <= lease->step)
         return;
     lease->step = step;
-    lease->deadline_us = deadline_after(job, now_us);
-    lease->expired = false;
+    for (uint32_t i = 0; i < job->leases.count; i++) {
+        struct job_lease *held = &job->leases.items[i];
+        if (strcmp(held->volunteer, volunteer) != 0)
+            continue;
+        held->deadline_us = now_us + held->patience_us;
+        held->expired = false;
+    }
 }
 
 bool job_expire_next(struct job *job, int64_t now_us, struct job_lease *ret)

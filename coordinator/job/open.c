@@ -295,8 +295,7 @@ enum status job_open(const char *dir, ledger_done_fn durable, void *context, int
         return status;
     }
     for (uint32_t i = 0; i < job->leases.count; i++)
-        job->leases.items[i].deadline_us =
-            now_us + (int64_t)job->spec.lease_deadline_seconds * 1000000;
+        job->leases.items[i].deadline_us = now_us + job->leases.items[i].patience_us;
     *ret = job;
     return STATUS_OK;
 }

@@ -1,11 +1,11 @@
 /* The job's part of a snapshot, so that parameters and bookkeeping can never disagree: one byte
  * string inside the snapshot file. Little-endian:
- *   magic "RVJ1"; u64 next_block, samples, applied, stale, refused, uplink bytes, downlink bytes;
+ *   magic "RVJ2"; u64 next_block, samples, applied, stale, refused, uplink bytes, downlink bytes;
  *   8 × u64 staleness; f64 loss, smoothed_sum, smoothed_weight, first held-out loss, held-out loss,
  *   accuracy; u64 evaluated version + 1 (0: never);
  *   2 series: u32 count, u32 stride, u64 arrivals, u64 appended, count × (i64, u64, f64, f64);
  *   u32 leases × (id, volunteer: 32 bytes each; u64 nonce, base, block_first, block_count, steps,
- *   samples, samples_position);
+ *   samples, samples_position, k, patience in microseconds);
  *   u32 verdicts × (id, volunteer: 32 bytes each; u8 verdict, u8 reason, u64 version);
  *   the rest: clip history of the aggregate. */
 #include "coordinator/job/job_internal.h"
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-static const char magic[4] = "RVJ1";
+static const char magic[4] = "RVJ2";
 
 struct writer {
     struct buffer *out;
@@ -141,6 +141,8 @@ static void put_leases(struct writer *writer, const struct lease_table *table)
         put_u64(writer, lease->steps);
         put_u64(writer, lease->samples);
         put_u64(writer, lease->samples_position);
+        put_u64(writer, lease->k);
+        put_u64(writer, (uint64_t)lease->patience_us);
     }
 }
 
@@ -158,6 +160,8 @@ static enum status get_leases(struct reader *reader, struct job *job)
         lease.steps = get_u64(reader);
         lease.samples = get_u64(reader);
         lease.samples_position = get_u64(reader);
+        lease.k = get_u64(reader);
+        lease.patience_us = (int64_t)get_u64(reader);
         lease.seed = lease_seed(job, lease.block_first);
         enum status status = reader->failed ? STATUS_OK : lease_add(&job->leases, &lease);
         if (status)

@@ -23,10 +23,9 @@ enum status job_append(struct job *job, enum ledger_type type, const struct buff
     return status;
 }
 
-static struct codec_format uplink_format(const struct job *job)
+static struct codec_format uplink_format(const struct job *job, const struct job_lease *lease)
 {
-    struct codec_format format = {(enum codec_values)job->spec.update.values,
-                                  job->spec.update.k_per_chunk};
+    struct codec_format format = {(enum codec_values)job->spec.update.values, (uint32_t)lease->k};
     if (format.values == CODEC_FP32)
         format.k = CODEC_CHUNK;
     return format;
@@ -53,7 +52,7 @@ struct job_answer job_examine_offer(struct job *job, const char *volunteer, cons
     if (lease->evaluates)
         return answer;
     answer.reason = REASON_TOO_LARGE;
-    if (bytes == 0 || bytes > codec_bytes_max(job_parameters(job), uplink_format(job)))
+    if (bytes == 0 || bytes > codec_bytes_max(job_parameters(job), uplink_format(job, lease)))
         return answer;
     return (struct job_answer){.verdict = VERDICT_NONE, .pending = lease->pending || job->failed};
 }
@@ -67,7 +66,8 @@ void pending_free(struct pending *pending)
     free(pending);
 }
 
-static enum verdict_reason examine(struct job *job, struct pending *pending)
+static enum verdict_reason examine(struct job *job, const struct job_lease *lease,
+                                   struct pending *pending)
 {
     struct ledger_update *update = &pending->update;
     uint64_t newest = job_version(job) + job->pending_count;
@@ -81,7 +81,7 @@ static enum verdict_reason examine(struct job *job, struct pending *pending)
     if (aggregate_is_stale(update->staleness, active))
         return REASON_TOO_OLD;
 
-    struct codec_format format = uplink_format(job);
+    struct codec_format format = uplink_format(job, lease);
     if (codec_open(shared_data(pending->payload), shared_bytes(pending->payload),
                    job_parameters(job), NULL, &pending->opened, NULL) ||
         pending->opened.format.values != format.values || pending->opened.format.k != format.k)
@@ -164,7 +164,7 @@ enum status job_submit(struct job *job, const char *volunteer, const char *lease
     struct pending *pending = pending_create(job, lease, base, samples, loss, payload);
     if (!pending)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the update of lease %s", lease_id);
-    pending->reason = examine(job, pending);
+    pending->reason = examine(job, lease, pending);
     enum status status = write_record(job, pending);
     if (status) {
         pending_free(pending);

@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 bible -f Gen1:1-Gen50:26 >"$WORK/genesis.txt"
-coordinator_start
+coordinator_start 0 --ping-ms 1000
 TEXT=$(upload dataset_text "$WORK/genesis.txt")
 
 # --- an idle agent is light ------------------------------------------------------------------
@@ -46,7 +46,7 @@ BEFORE=$(job_field .progress.version)
 kill -9 "$COORDINATOR_PID"
 wait "$COORDINATOR_PID" 2>/dev/null || true
 "$COORDINATOR" verify --data "$WORK/data" || fail "the ledger of the killed coordinator is not whole"
-coordinator_start "$PORT"
+coordinator_start "$PORT" --ping-ms 1000
 VERSION=$(job_field .progress.version)
 [ "$VERSION" -ge "$BEFORE" ] || fail "version $BEFORE was shown, $VERSION came back"
 wait_for 90 "the agents came back and the version goes on" version_is_at_least $((VERSION + 10))

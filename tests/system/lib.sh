@@ -43,11 +43,12 @@ wait_for() {
     done
 }
 
-# coordinator_start [PORT]: sets URL; the first start also sets KEY (the admin key).
+# coordinator_start [PORT] [options]: sets URL; the first start also sets KEY (the admin key).
 coordinator_start() {
     local port=${1:-0} token
+    [ $# -eq 0 ] || shift
     : >"$WORK/coordinator.out"
-    "$COORDINATOR" --data "$WORK/data" --port "$port" >"$WORK/coordinator.out" \
+    "$COORDINATOR" --data "$WORK/data" --port "$port" "$@" >"$WORK/coordinator.out" \
         2>>"$WORK/coordinator.log" &
     COORDINATOR_PID=$!
     wait_for 60 "the coordinator is ready" coordinator_has_started

@@ -75,11 +75,73 @@ static void test_hostile(void **state)
     deltas_done(&deltas);
 }
 
+static enum status go_on(struct deltas *deltas, uint64_t version, uint64_t bytes, uint64_t from)
+{
+    struct wire_delta delta = {.stream = 1, .version = version, .bytes = bytes, .from = from};
+    return deltas_announce(deltas, &delta, 1000, NULL);
+}
+
+static void test_goes_on_at_every_byte(void **state)
+{
+    (void)state;
+    const char *text = "abcdefghij";
+    for (size_t cut = 1; cut < 10; cut++) {
+        struct deltas deltas;
+        deltas_init(&deltas);
+        char head[16] = {0};
+        memcpy(head, text, cut);
+        assert_int_equal(announce(&deltas, 3, 7, 10), STATUS_OK);
+        assert_int_equal(announce(&deltas, 4, 8, 10), STATUS_OK);
+        assert_int_equal(feed(&deltas, 3, 0, head), STATUS_OK);
+        deltas_interrupted(&deltas);
+        assert_int_equal(deltas_part_bytes(&deltas, "", 6), cut);
+        assert_int_equal(deltas_part_bytes(&deltas, "", 5), 0);
+        assert_int_equal(deltas_part_bytes(&deltas, "job_x", 6), 0);
+        deltas_interrupted(&deltas); /* a session that brought nothing */
+        assert_int_equal(deltas_part_bytes(&deltas, "", 6), cut);
+        assert_int_equal(go_on(&deltas, 7, 10, cut), STATUS_OK);
+        deltas_interrupted(&deltas); /* broke before the next byte */
+        assert_int_equal(deltas_part_bytes(&deltas, "", 6), cut);
+        assert_int_equal(go_on(&deltas, 7, 10, cut), STATUS_OK);
+        assert_int_equal(feed(&deltas, 1, cut, text + cut), STATUS_OK);
+        expect(&deltas, 7, text);
+        deltas_done(&deltas);
+    }
+}
+
+static void test_a_part_is_never_joined_to_another(void **state)
+{
+    (void)state;
+    struct deltas deltas;
+    deltas_init(&deltas);
+    for (int way = 0; way < 4; way++) {
+        assert_int_equal(announce(&deltas, 3, 7, 10), STATUS_OK);
+        assert_int_equal(feed(&deltas, 3, 0, "abc"), STATUS_OK);
+        deltas_interrupted(&deltas);
+        if (way == 0)
+            assert_int_equal(go_on(&deltas, 8, 10, 3), STATUS_INVALID);
+        if (way == 1)
+            assert_int_equal(go_on(&deltas, 7, 11, 3), STATUS_INVALID);
+        if (way == 2)
+            assert_int_equal(go_on(&deltas, 7, 10, 2), STATUS_INVALID);
+        if (way == 3) { /* from the start: fine, the part is dropped */
+            assert_int_equal(go_on(&deltas, 7, 10, 0), STATUS_OK);
+            assert_int_equal(feed(&deltas, 1, 0, "0123456789"), STATUS_OK);
+            expect(&deltas, 7, "0123456789");
+        }
+        assert_int_equal(deltas_part_bytes(&deltas, "", 6), 0);
+    }
+    assert_int_equal(go_on(&deltas, 7, 10, 4), STATUS_INVALID); /* nothing is here */
+    deltas_done(&deltas);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_announcement),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_goes_on_at_every_byte),
+        cmocka_unit_test(test_a_part_is_never_joined_to_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,52 @@ static void test_parameter_counts(void **state)
     }
 }
 
+static void test_synthetic_layouts(void **state)
+{
+    static const uint64_t sizes[] = {1, 15, 16, 17, 63, 4096, 1000000, 30800000, 1ull << 31};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct model_spec model = {.preset = MODEL_SYNTHETIC, .parameters = sizes[i]};
+        struct graph *graph = build(&model);
+        uint64_t offset = 0, largest = 0;
+        for (uint32_t t = 0; t < graph_parameter_tensors(graph); t++) {
+            const struct graph_tensor *tensor = graph_parameter(graph, t);
+            assert_int_equal(tensor->offset, offset);
+            assert_int_equal(tensor->init, INIT_NORMAL);
+            assert_true(tensor->count > 0);
+            largest = tensor->count > largest ? tensor->count : largest;
+            offset += tensor->count;
+        }
+        assert_int_equal(offset, sizes[i]);
+        assert_int_equal(graph->parameter_count, sizes[i]);
+        assert_int_equal(graph->node_count, 0);
+        if (sizes[i] >= 4096) {
+            assert_in_range(graph_parameter_tensors(graph), 16, 17);
+            assert_true(largest <= sizes[i] / 16);
+        }
+        graph_free(graph);
+    }
+    struct model_spec a = {.preset = MODEL_SYNTHETIC, .parameters = 5000}, b = a;
+    b.parameters = 5001;
+    struct graph *first = build(&a), *second = build(&b);
+    assert_int_not_equal(graph_layout_hash(first), graph_layout_hash(second));
+    graph_free(first);
+    graph_free(second);
+}
+
+static void test_synthetic_data_need_nothing(void **state)
+{
+    struct job_spec spec = {.model = {.preset = MODEL_SYNTHETIC, .parameters = 1},
+                            .data = {.kind = DATA_SYNTHETIC},
+                            .training = {.batch_size = 4096}};
+    struct data_plan plan;
+    struct error err = {0};
+    (void)state;
+    assert_int_equal(data_plan_make(&spec, 0, 0, 0, &plan, &err), STATUS_OK);
+    assert_int_equal(plan.train_samples, plan.blocks * DATA_BLOCK_SAMPLES);
+    assert_true(plan.blocks > 1000 && plan.held_out_samples > 1000);
+}
+
 static void test_initial_parameters(void **state)
 {
     (void)state;
@@ -138,6 +184,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameter_counts),
+        cmocka_unit_test(test_synthetic_layouts),
+        cmocka_unit_test(test_synthetic_data_need_nothing),
         cmocka_unit_test(test_initial_parameters),
         cmocka_unit_test(test_layout_hash_tells_models_apart),
         cmocka_unit_test(test_absurd_models_are_refused),

@@ -127,6 +127,92 @@ static void test_words_for_the_values(void **state)
     assert_string_equal(complaint_at("/update/downlink_values")->code, "type");
 }
 
+static void test_the_limits_enclose_the_start_values(void **state)
+{
+    struct job_spec spec;
+    (void)state;
+    assert_int_equal(parse(UPDATE_JOB("{}"), &spec), STATUS_OK);
+    assert_true(spec.update.adaptive);
+    assert_int_equal(spec.update.k_min, 16);
+    assert_int_equal(spec.update.k_max, 256);
+    assert_int_equal(spec.training.steps_min, 8);
+    assert_int_equal(spec.training.steps_max, 256);
+    assert_int_equal(parse(UPDATE_JOB("{\"k_per_chunk\":400,\"adaptive\":false}"), &spec),
+                     STATUS_OK);
+    assert_false(spec.update.adaptive);
+    assert_int_equal(spec.update.k_min, 16);
+    assert_int_equal(spec.update.k_max, 400);
+    assert_int_equal(parse(UPDATE_JOB("{\"k_per_chunk\":3}"), &spec), STATUS_OK);
+    assert_int_equal(spec.update.k_min, 3);
+    refuse(UPDATE_JOB("{\"k_max\":32}"), "/update/k_max");
+    assert_non_null(strstr(complaint_at("/update/k_max")->detail,
+                           "k_max is 32, but k_per_chunk is 64; use 64 or more here"));
+    refuse(UPDATE_JOB("{\"k_per_chunk\":64,\"k_min\":65}"), "/update/k_min");
+    refuse(UPDATE_JOB("{\"k_max\":513}"), "/update/k_max");
+    refuse(UPDATE_JOB("{\"k_min\":0}"), "/update/k_min");
+    refuse(UPDATE_JOB("{\"adaptive\":1}"), "/update/adaptive");
+    refuse(UPDATE_JOB("{\"k_per_chunk\":0,\"k_max\":1}"), "/update/k_per_chunk");
+    assert_int_equal(complaints.count, 1); /* a wrong start value is not compared */
+}
+
+static void test_the_steps_have_limits_too(void **state)
+{
+    struct job_spec spec;
+    (void)state;
+    assert_int_equal(parse(JOB(GPT_MODEL, TEXT_DATA,
+                               "{\"batch_size\":8,\"total_samples\":1,\"steps_per_lease\":4}"),
+                           &spec),
+                     STATUS_OK);
+    assert_int_equal(spec.training.steps_min, 4);
+    assert_int_equal(parse(JOB(GPT_MODEL, TEXT_DATA,
+                               "{\"batch_size\":8,\"total_samples\":1,\"steps_per_lease\":900}"),
+                           &spec),
+                     STATUS_OK);
+    assert_int_equal(spec.training.steps_max, 900);
+    refuse(JOB(GPT_MODEL, TEXT_DATA,
+               "{\"batch_size\":8,\"total_samples\":1,\"steps_min\":31,\"steps_max\":29}"),
+           "/training/steps_min");
+    assert_non_null(strstr(complaint_at("/training/steps_max")->detail, "steps_per_lease is 30"));
+}
+
+#define SYNTHETIC_MODEL "{\"preset\":\"synthetic\",\"parameters\":30800000,\"step_ms\":12.5}"
+#define SYNTHETIC_DATA "{\"kind\":\"synthetic\"}"
+
+static void test_synthetic_jobs(void **state)
+{
+    struct job_spec spec, again;
+    struct error err = {0};
+    (void)state;
+    if (parse(JOB(SYNTHETIC_MODEL, SYNTHETIC_DATA, TRAINING), &spec))
+        fail_msg("%s %s", complaints.items[0].pointer, complaints.items[0].detail);
+    assert_int_equal(spec.model.preset, MODEL_SYNTHETIC);
+    assert_int_equal(spec.data.kind, DATA_SYNTHETIC);
+    assert_int_equal(spec.model.parameters, 30800000);
+    assert_float_equal(spec.model.step_ms, 12.5, 0);
+    json_t *json = job_spec_to_json(&spec);
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    assert_int_equal(job_spec_parse_text(text, strlen(text), &again, &err), STATUS_OK);
+    assert_memory_equal(&spec, &again, sizeof spec);
+    free(text);
+    json_decref(json);
+
+    refuse(JOB(SYNTHETIC_MODEL, TEXT_DATA, TRAINING), "/data/kind");
+    assert_non_null(strstr(complaint_at("/data/kind")->detail, "use kind synthetic"));
+    refuse(JOB(GPT_MODEL, SYNTHETIC_DATA, TRAINING), "/data/kind");
+    assert_non_null(strstr(complaint_at("/data/kind")->detail, "use kind text"));
+    refuse(JOB("{\"preset\":\"synthetic\",\"parameters\":0,\"step_ms\":60001}", SYNTHETIC_DATA,
+               TRAINING),
+           "/model/parameters");
+    complaint_at("/model/step_ms");
+    refuse(JOB("{\"preset\":\"synthetic\",\"parameters\":2147483649,\"step_ms\":1}", SYNTHETIC_DATA,
+               TRAINING),
+           "/model/parameters");
+    refuse(JOB("{\"preset\":\"synthetic\"}", SYNTHETIC_DATA, TRAINING), "/model/step_ms");
+    refuse(JOB(SYNTHETIC_MODEL,
+               "{\"kind\":\"synthetic\",\"train\":\"art_01JD0000000000000000000001\"}", TRAINING),
+           "/data/train");
+}
+
 static void test_wrong_data(void **state)
 {
     (void)state;
@@ -178,6 +264,9 @@ int main(void)
         cmocka_unit_test(test_every_complaint_at_once),
         cmocka_unit_test(test_wrong_models),
         cmocka_unit_test(test_words_for_the_values),
+        cmocka_unit_test(test_the_limits_enclose_the_start_values),
+        cmocka_unit_test(test_the_steps_have_limits_too),
+        cmocka_unit_test(test_synthetic_jobs),
         cmocka_unit_test(test_wrong_data),
         cmocka_unit_test(test_text_that_is_no_job),
         cmocka_unit_test(test_learning_rate_curve),

@@ -67,7 +67,7 @@ static void json_is_what_the_protocol_says(void **state)
     assert_int_equal(wire_encode(&m, &text), STATUS_OK);
     assert_string_equal(buffer_text(&text),
                         "{\"type\":\"delta\",\"stream\":7,\"job\":\"job_\\\"x\\\"\",\"version\":0,"
-                        "\"bytes\":0,\"hash\":\"00000000000000ab\"}");
+                        "\"bytes\":0,\"from\":0,\"hash\":\"00000000000000ab\"}");
     buffer_done(&text);
     assert_string_equal(wire_type_name(WIRE_delta), "delta");
     assert_string_equal(wire_type_name(WIRE_NONE), "?");
@@ -120,7 +120,7 @@ static enum status decode(const char *text, enum wire_sender sender, struct erro
     return status;
 }
 
-#define REQUEST "{\"type\":\"request\",\"nonce\":"
+#define REQUEST "{\"type\":\"request\",\"steps\":1,\"k\":1,\"nonce\":"
 
 static void hostile_texts_are_refused(void **state)
 {
@@ -183,7 +183,7 @@ static void field_kinds_are_strict(void **state)
     struct error err;
     char text[512];
     const char *delta = "{\"type\":\"delta\",\"stream\":1,\"job\":\"%s\",\"version\":1,\"bytes\":1,"
-                        "\"hash\":\"%s\"}";
+                        "\"from\":0,\"hash\":\"%s\"}";
     char job[33];
     memset(job, 'j', 32);
     job[32] = '\0';
@@ -199,7 +199,8 @@ static void field_kinds_are_strict(void **state)
         assert_int_equal(decode(text, WIRE_FROM_COORDINATOR, &err), STATUS_INVALID);
         assert_string_equal(err.text, "delta.hash must be hex digits of the exact length");
     }
-    const char *progress = "{\"type\":\"progress\",\"lease\":\"\",\"step\":1,\"loss\":%s,"
+    const char *progress = "{\"type\":\"progress\",\"lease\":\"\",\"step\":1,\"step_ms\":1,"
+                           "\"utilisation\":0,\"loss\":%s,"
                            "\"samples_per_s\":1,\"rtt_ms\":1e3,\"version\":1}";
     (void)snprintf(text, sizeof text, progress, "2"); /* other JSON writers drop the point */
     assert_int_equal(decode(text, WIRE_FROM_AGENT, &err), STATUS_OK);

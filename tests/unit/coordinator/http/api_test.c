@@ -44,14 +44,15 @@ static bool nobody(void *context, const struct hub_viewer_handshake *handshake)
 
 static void start_core(struct world *world)
 {
-    char jobs[PATH_BYTES];
+    char jobs[PATH_BYTES], uploads[PATH_BYTES];
     struct error err = {0};
     must(path_format(jobs, "%s/jobs", world->dir), &err);
+    must(path_format(uploads, "%s/uploads", world->dir), &err);
     struct core_options options = {.jobs_dir = jobs,
+                                   .uploads_dir = uploads,
                                    .store = world->store,
                                    .auth = world->auth,
-                                   .hub = {.ping_ms = 20000,
-                                           .silence_ms = 45000,
+                                   .hub = {.timers = {20000, 45000, 60000, 80000},
                                            .hello_deadline_ms = 5000,
                                            .data_frame_bytes = 32768,
                                            .agent_queue_bytes_max = 1u << 20,
@@ -469,6 +470,46 @@ static void image_job(const char *images, const char *labels, const char *held_i
              inputs, classes, images, labels, held_images, held_labels);
 }
 
+static void synthetic_job(const char *parameters, const char *update, char ret[1024])
+{
+    snprintf(ret, 1024,
+             "{\"name\":\"links\",\"model\":{\"preset\":\"synthetic\",\"parameters\":%s,"
+             "\"step_ms\":50},\"data\":{\"kind\":\"synthetic\"},"
+             "\"training\":{\"batch_size\":8,\"total_samples\":1000},\"update\":%s}",
+             parameters, update);
+}
+
+static void test_a_synthetic_job_needs_no_artifacts(void **state)
+{
+    struct world *world = *state;
+    char body[1024], id[ID_BYTES], path[128];
+    synthetic_job("100000", "{}", body);
+    expect(post(world, "/v1/jobs?dry_run=true", body), 200, "\"parameters\":100000");
+    struct answer made = post(world, "/v1/jobs", body);
+    assert_int_equal(made.status, 201);
+    field(&made, "id", id, sizeof id);
+    answer_done(&made);
+    snprintf(path, sizeof path, "/v1/jobs/%s", id);
+    expect(get(world, path), 200, "\"progress\":{\"version\":0");
+    snprintf(path, sizeof path, "/v1/jobs/%s/cancel", id);
+    expect(ask(world, "POST", path, JSON, "{}", 2), 202, "cancelled");
+}
+
+/* What agents may choose must fit too, not only what they start with. */
+static void test_updates_must_fit_into_the_ledger(void **state)
+{
+    struct world *world = *state;
+    char body[1024];
+    synthetic_job("2000000000", "{\"k_per_chunk\":16}", body);
+    expect(post(world, "/v1/jobs?dry_run=true", body), 422, "/update/k_max");
+    synthetic_job("2000000000", "{\"k_per_chunk\":16,\"k_max\":16}", body);
+    expect(post(world, "/v1/jobs?dry_run=true", body), 200, NULL);
+    synthetic_job("2000000000", "{\"k_per_chunk\":16,\"adaptive\":false}", body);
+    expect(post(world, "/v1/jobs?dry_run=true", body), 200, NULL);
+    synthetic_job("2000000000", "{\"k_per_chunk\":256}", body);
+    expect(post(world, "/v1/jobs?dry_run=true", body), 422, "/update/values");
+}
+
 static void test_images_must_fit(void **state)
 {
     struct world *world = *state;
@@ -601,6 +642,8 @@ int main(void)
         cmocka_unit_test(test_downloads),
         cmocka_unit_test(test_job_life),
         cmocka_unit_test(test_job_complaints_come_together),
+        cmocka_unit_test(test_a_synthetic_job_needs_no_artifacts),
+        cmocka_unit_test(test_updates_must_fit_into_the_ledger),
         cmocka_unit_test(test_images_must_fit),
         cmocka_unit_test(test_repeated_creation),
         cmocka_unit_test(test_invites),

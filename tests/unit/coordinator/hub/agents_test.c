@@ -197,7 +197,7 @@ static void test_message_in_fragments(void **state)
     struct ws_client client;
     struct wire_message message;
     agent_join(world, &client, "pieces");
-    static const char text[] = "{\"type\":\"request\",\"nonce\":9}";
+    static const char text[] = "{\"type\":\"request\",\"steps\":0,\"k\":0,\"nonce\":9}";
     assert_true(ws_send_frame(&client, 0x01, true, text, 7));
     assert_true(ws_send_frame(&client, 0x00, true, text + 7, 0));
     assert_true(ws_send(&client, WS_PING, "hi", 2)); /* control frames may come between */
@@ -269,7 +269,7 @@ static void test_stream_is_overtaken_by_control(void **state)
     agent_hello(&client, "x");
     agent_read(&client, WIRE_welcome, &(struct wire_message){0});
     assert_int_equal(hub_send(world->hub, 1, &message), STATUS_OK);
-    assert_int_equal(hub_send_stream(world->hub, 1, FRAME_DELTA, 5, stream), STATUS_OK);
+    assert_int_equal(hub_send_stream(world->hub, 1, FRAME_DELTA, 5, stream, 0), STATUS_OK);
     assert_int_equal(hub_send(world->hub, 1, &cancel), STATUS_OK);
     agent_read(&client, WIRE_delta, &message); /* what announces the data still comes first */
     size_t received = 0, received_before_cancel = SIZE_MAX;
@@ -307,7 +307,7 @@ static void test_slow_reader(void **state)
     agent_read(&client, WIRE_welcome, &(struct wire_message){0});
     enum status status = STATUS_OK;
     for (int i = 0; i < 64 && status == STATUS_OK; i++)
-        status = hub_send_stream(world->hub, 1, FRAME_DELTA, 1, stream);
+        status = hub_send_stream(world->hub, 1, FRAME_DELTA, 1, stream, 0);
     assert_int_equal(status, STATUS_NOT_FOUND);
     world_wait(world, world->peers[1].closed_count > 0);
     assert_int_equal(world->peers[1].reason, END_SLOW_READER);
@@ -366,8 +366,8 @@ static void test_silence(void **state)
 {
     (void)state;
     struct hub_options options = world_options();
-    options.ping_ms = 100;
-    options.silence_ms = 300;
+    options.timers.ping_ms = 100;
+    options.timers.silence_ms = 300;
     struct world *world = world_start(options);
     struct ws_client mute, lively;
     agent_join(world, &mute, "mute");
@@ -492,7 +492,7 @@ static void test_options_are_checked(void **state)
     assert_int_equal(hub_start(&options, &hub, &err), STATUS_INVALID); /* no callbacks */
     options.callbacks = (struct hub_callbacks){NULL,        world_opened, world_message,
                                                world_frame, world_closed, world_allowed};
-    options.silence_ms = options.ping_ms;
+    options.timers.silence_ms = options.timers.ping_ms;
     assert_int_equal(hub_start(&options, &hub, &err), STATUS_INVALID);
     options = world_options();
     options.data_frame_bytes = FRAME_PAYLOAD_BYTES_MAX + 1;

@@ -145,8 +145,7 @@ static inline void *world_accept(void *context)
 
 static inline struct hub_options world_options(void)
 {
-    return (struct hub_options){.ping_ms = 20000,
-                                .silence_ms = 45000,
+    return (struct hub_options){.timers = {20000, 45000, 60000, 80000},
                                 .hello_deadline_ms = 30000,
                                 .data_frame_bytes = FRAME_PAYLOAD_BYTES_MAX,
                                 .agent_queue_bytes_max = 64u << 20,

@@ -364,8 +364,8 @@ static void test_hello_deadline_and_silence(void **state)
     (void)state;
     struct hub_options options = world_options();
     options.hello_deadline_ms = 100;
-    options.ping_ms = 100;
-    options.silence_ms = 300;
+    options.timers.ping_ms = 100;
+    options.timers.silence_ms = 300;
     struct world *world = world_start(options);
     struct ws_client client;
     assert_int_equal(viewer_try(world, &client, COOKIE), 101);

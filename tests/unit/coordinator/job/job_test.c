@@ -124,7 +124,8 @@ static struct job_lease grant(struct rig *rig, const char *volunteer)
 {
     struct job_lease lease;
     const char *reason = "";
-    if (job_grant(rig->job, volunteer, ++rig->nonce, rig->now_us, &lease, &reason))
+    if (job_grant(rig->job, volunteer, &(struct job_wish){.nonce = ++rig->nonce}, rig->now_us,
+                  &lease, &reason))
         fail_msg("no lease: %s", reason);
     return lease;
 }
@@ -193,9 +194,15 @@ static void test_same_nonce_same_lease(void **state)
     evaluate_first(rig);
     struct job_lease first, again, other;
     const char *reason;
-    assert_int_equal(job_grant(rig->job, volunteer_a, 77, 0, &first, &reason), STATUS_OK);
-    assert_int_equal(job_grant(rig->job, volunteer_a, 77, 0, &again, &reason), STATUS_OK);
-    assert_int_equal(job_grant(rig->job, volunteer_b, 77, 0, &other, &reason), STATUS_OK);
+    assert_int_equal(
+        job_grant(rig->job, volunteer_a, &(struct job_wish){.nonce = 77}, 0, &first, &reason),
+        STATUS_OK);
+    assert_int_equal(
+        job_grant(rig->job, volunteer_a, &(struct job_wish){.nonce = 77}, 0, &again, &reason),
+        STATUS_OK);
+    assert_int_equal(
+        job_grant(rig->job, volunteer_b, &(struct job_wish){.nonce = 77}, 0, &other, &reason),
+        STATUS_OK);
     assert_string_equal(first.id, again.id);
     assert_string_not_equal(first.id, other.id);
     assert_int_equal(other.block_first, first.block_first + first.block_count);
@@ -425,7 +432,9 @@ static void test_job_completes_after_its_last_evaluation(void **state)
     struct job_lease lease = grant(rig, volunteer_a), none;
     const char *reason = "";
     assert_true(lease.evaluates);
-    assert_int_equal(job_grant(rig->job, volunteer_b, 9999, 0, &none, &reason), STATUS_UNAVAILABLE);
+    assert_int_equal(
+        job_grant(rig->job, volunteer_b, &(struct job_wish){.nonce = 9999}, 0, &none, &reason),
+        STATUS_UNAVAILABLE);
     assert_true(strlen(reason) > 0);
     assert_false(job_evaluated(rig->job, volunteer_a, lease.id, 10, (double)NAN, 0.5, 6));
     assert_true(job_evaluated(rig->job, volunteer_a, lease.id, 10, 0.7, 0.5, 6));

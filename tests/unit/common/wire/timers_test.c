@@ -1,0 +1,48 @@
+/* The timers are always in order, and a wrong order is named. */
+#include "common/wire/timers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+static void derived_timers_are_ordered_for_every_ping(void **state)
+{
+    (void)state;
+    for (uint64_t ping_ms = 1; ping_ms < 400000; ping_ms = ping_ms * 3 / 2 + 1) {
+        struct timers timers;
+        timers_derive(ping_ms, &timers);
+        assert_int_equal(timers_check(&timers, NULL), STATUS_OK);
+    }
+    struct timers usual;
+    timers_derive(20000, &usual);
+    assert_int_equal(usual.silence_ms, 45000);
+    assert_int_equal(usual.stall_ms, 60000);
+    assert_int_equal(usual.lease_ms, 80000);
+}
+
+static void a_wrong_order_is_named(void **state)
+{
+    (void)state;
+    struct timers timers = {20000, 20000, 60000, 80000};
+    struct error err = {0};
+    assert_int_equal(timers_check(&timers, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "silence is 20000 ms"));
+    timers = (struct timers){20000, 45000, 60000, 50000};
+    assert_int_equal(timers_check(&timers, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "lease is 50000 ms"));
+    timers = (struct timers){0, 45000, 60000, 80000};
+    assert_int_equal(timers_check(&timers, &err), STATUS_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(derived_timers_are_ordered_for_every_ping),
+        cmocka_unit_test(a_wrong_order_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
