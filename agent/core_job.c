@@ -44,7 +44,9 @@ static enum status read_artifacts(struct core *core, const struct wire_job *job,
     const char *images[] = {data->images, data->labels, data->held_out_images,
                             data->held_out_labels};
     const char *const *ids = data->kind == DATA_TEXT ? text : images;
-    size_t count = data->kind == DATA_TEXT ? COUNT_OF(text) : COUNT_OF(images);
+    size_t count = data->kind == DATA_TEXT     ? COUNT_OF(text)
+                   : data->kind == DATA_IMAGES ? COUNT_OF(images)
+                                               : 0;
     json_t *artifacts = json_loads(job->artifacts, JSON_REJECT_DUPLICATES, NULL);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && !status; i++)

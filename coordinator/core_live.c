@@ -154,6 +154,25 @@ static const char *volunteer_state(struct core *core, const struct volunteer *vo
     return live && fresh && job_leases_of(live->job, volunteer->id) ? "training" : "idle";
 }
 
+/* What its controller decided, from what, and why; null before its first decision. */
+static json_t *choice_json(const struct session *session)
+{
+    if (!session || session->choice.job[0] == '\0')
+        return json_null();
+    const struct wire_choice *choice = &session->choice;
+    json_t *json = json_object();
+    json_object_set_new(json, "steps", integer(choice->steps));
+    json_object_set_new(json, "k", integer(choice->k));
+    json_object_set_new(json, "ahead", integer(choice->ahead));
+    json_object_set_new(json, "step_ms", number(choice->step_ms));
+    json_object_set_new(json, "up_bytes_per_s", number(choice->up_bytes_per_s));
+    json_object_set_new(json, "down_bytes_per_s", number(choice->down_bytes_per_s));
+    json_object_set_new(json, "transfer_ms", number(choice->transfer_ms));
+    json_object_set_new(json, "compute_ms", number(choice->compute_ms));
+    json_object_set_new(json, "reason", json_string(choice->reason));
+    return json;
+}
+
 static json_t *volunteer_json(struct core *core, const struct volunteer *volunteer)
 {
     const struct session *session = volunteer->session;
@@ -167,6 +186,8 @@ static json_t *volunteer_json(struct core *core, const struct volunteer *volunte
     json_object_set_new(json, "updates_applied", integer(volunteer->updates_applied));
     json_object_set_new(json, "samples", integer(volunteer->samples));
     json_object_set_new(json, "staleness", integer(volunteer->staleness));
+    json_object_set_new(json, "utilisation", session ? number(session->utilisation) : json_null());
+    json_object_set_new(json, "choice", choice_json(session));
     return json;
 }
 
@@ -189,7 +210,14 @@ static json_t *volunteers_json(struct core *core, const char *job)
 
 static const char *loss_unit(const struct live_job *live)
 {
-    return job_spec_of(live->job)->data.kind == DATA_TEXT ? "bits/byte" : "nats";
+    switch (job_spec_of(live->job)->data.kind) {
+    case DATA_TEXT:
+        return "bits/byte";
+    case DATA_SYNTHETIC:
+        return "of the start's variance";
+    default:
+        return "nats";
+    }
 }
 
 static json_t *job_row_json(const struct live_job *live)

@@ -18,11 +18,11 @@
 #define OPENING_MS 30000 /* connect, TLS, challenge, welcome */
 #define CLOSING_MS 1000
 #define CLOSE_CODE_BASE 4000
-#define FRAME_MS 100 /* a data frame takes about that long on the link */
+#define FRAME_MS 25 /* a data frame takes about that long on the link */
 #define FRAME_BYTES_MIN 1024
-#define WINDOW_MS 125 /* unacknowledged beyond the round trip; with a frame or two it makes 250 */
-#define WINDOW_BYTES_MIN 16384
-#define FIRST_WINDOW_BYTES 131072 /* while the goodput is not known */
+#define WINDOW_MS 50 /* unacknowledged beyond 5/4 round trips: lost when the line breaks */
+#define WINDOW_BYTES_MIN 8192
+#define FIRST_WINDOW_BYTES 65536 /* while the goodput is not known */
 #define FIRST_FRAME_BYTES 8192
 
 struct session {
@@ -279,7 +279,7 @@ static size_t on_next_binary(void *user, uint8_t *ret, size_t bytes_max)
         payload_max = (size_t)session->data_frame_bytes;
     uint64_t frame = FIRST_FRAME_BYTES, window = FIRST_WINDOW_BYTES;
     if (session->up_bytes_per_s > 0) {
-        double window_ms = session->rtt_ms_min + WINDOW_MS;
+        double window_ms = 1.25 * session->rtt_ms_min + WINDOW_MS;
         frame = clamp((uint64_t)(session->up_bytes_per_s * FRAME_MS / 1e3), FRAME_BYTES_MIN,
                       FRAME_PAYLOAD_BYTES_MAX);
         window = clamp((uint64_t)(session->up_bytes_per_s * window_ms / 1e3), WINDOW_BYTES_MIN,
