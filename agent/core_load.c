@@ -95,7 +95,7 @@ void worker_load_job(struct worker *worker, const struct job_order *order)
     worker_report(worker, mail);
 }
 
-static enum status read_replica(struct worker *worker, const char *path, uint64_t version_min,
+static enum status read_replica(struct worker *worker, const char *path,
                                 struct replica_header *ret, struct error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -117,16 +117,12 @@ static enum status read_replica(struct worker *worker, const char *path, uint64_
     munmap(map, bytes);
     if (!status && header.layout != worker->layout)
         status = error_set(err, STATUS_CORRUPT, "the replica is of another model");
-    if (!status && header.version < version_min)
-        status = error_set(err, STATUS_STALE, "the replica has version %llu, %llu was announced",
-                           (unsigned long long)header.version, (unsigned long long)version_min);
     if (!status)
         *ret = header;
     return status;
 }
 
-void worker_load_replica(struct worker *worker, const char *job, const char *path,
-                         uint64_t version_min)
+void worker_load_replica(struct worker *worker, const char *job, const char *path)
 {
     if (!worker->replica || strcmp(job, worker->job) != 0) {
         unlink(path);
@@ -136,7 +132,7 @@ void worker_load_replica(struct worker *worker, const char *job, const char *pat
         worker_drop_lease(worker, worker->lease_count - 1);
     struct error err = {0};
     struct replica_header header = {0};
-    enum status status = read_replica(worker, path, version_min, &header, &err);
+    enum status status = read_replica(worker, path, &header, &err);
     unlink(path);
     if (status) {
         worker_lose_replica(worker, err.text);

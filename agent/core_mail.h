@@ -49,7 +49,6 @@ struct worker_mail {
         struct {
             char job[ID_BYTES];
             char path[PATH_BYTES];
-            uint64_t version;
         } replica;
         struct delta_in *delta; /* owned */
         struct wire_lease lease;

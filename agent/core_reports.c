@@ -18,7 +18,6 @@ static void take_fetched(struct core *core, const struct core_mail *mail)
         order->mail.type = WORKER_REPLICA;
         text_copy(order->replica.job, sizeof order->replica.job, mail->job);
         text_copy(order->replica.path, sizeof order->replica.path, mail->path);
-        order->replica.version = mail->version;
     } else if (order) {
         order->mail.type = WORKER_JOB;
         order->job = *mail->order;

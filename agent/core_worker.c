@@ -156,7 +156,7 @@ static void obey(struct worker *worker, struct worker_mail *mail)
         worker_load_job(worker, &mail->job);
         break;
     case WORKER_REPLICA:
-        worker_load_replica(worker, mail->replica.job, mail->replica.path, mail->replica.version);
+        worker_load_replica(worker, mail->replica.job, mail->replica.path);
         break;
     case WORKER_DELTA:
         merge(worker, mail->delta);

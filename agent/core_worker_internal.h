@@ -77,8 +77,7 @@ void worker_lose_replica(struct worker *worker, const char *why);
 /* core_load.c */
 void worker_load_job(struct worker *worker, const struct job_order *order);
 void worker_unload_job(struct worker *worker);
-void worker_load_replica(struct worker *worker, const char *job, const char *path,
-                         uint64_t version_min);
+void worker_load_replica(struct worker *worker, const char *job, const char *path);
 
 /* core_train.c */
 bool worker_can_work(const struct worker *worker);

@@ -1,8 +1,7 @@
 /* Questions from HTTP workers: a call is posted to the loop, which runs it and wakes the asker. The
- * asker waits at most two seconds; then it leaves, and the call is freed by whoever is last. */
+ * asker waits two seconds (for a job's start more); then it leaves, and the call is freed by whoever is last. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/tensorfile/replica_file.h"
 #include "coordinator/core_internal.h"
 
 #include <errno.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 
 #define CALL_WAIT_S 2
+#define START_WAIT_S 30 /* a large model is read and checked */
 
 static struct call *call_create(void (*run)(struct core *, struct call *), const char *id)
 {
@@ -52,7 +52,7 @@ void core_call_run(struct core *core, struct call *call)
 
 /* The call's own status, or STATUS_UNAVAILABLE when the loop did not answer in time: then nothing
  * else of the call may be read. The caller unrefs in any case. */
-static enum status call_ask(struct core *core, struct call *call)
+static enum status call_ask(struct core *core, struct call *call, int wait_s)
 {
     call->mail.type = MAIL_CALL;
     if (mailbox_post(core->box, &call->mail)) {
@@ -61,7 +61,7 @@ static enum status call_ask(struct core *core, struct call *call)
     }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CALL_WAIT_S;
+    until.tv_sec += wait_s;
     int waited = 0;
     pthread_mutex_lock(&call->lock);
     while (!call->done && waited != ETIMEDOUT)
@@ -78,15 +78,18 @@ static void run_job_start(struct core *core, struct call *call)
 
 enum status core_job_start(struct core *core, const struct store_job *job, struct error *err)
 {
+    enum status status = live_job_prepare(core, job, err);
+    if (status)
+        return status;
     struct call *call = call_create(run_job_start, job->id);
     if (!call)
         return error_set(err, STATUS_NO_MEMORY, "no memory to start the job");
     call->job = *job;
     call->job.spec = strdup(job->spec);
     call->job.artifacts = strdup(job->artifacts);
-    enum status status = STATUS_NO_MEMORY;
+    status = STATUS_NO_MEMORY;
     if (call->job.spec && call->job.artifacts)
-        status = call_ask(core, call);
+        status = call_ask(core, call, START_WAIT_S);
     else
         call_unref(call);
     if (status == STATUS_UNAVAILABLE)
@@ -114,7 +117,7 @@ enum status core_job_cancel(struct core *core, const char *id, const char *reaso
     if (!call)
         return error_set(err, STATUS_NO_MEMORY, "no memory to cancel the job");
     text_copy(call->reason, sizeof call->reason, reason);
-    enum status status = call_ask(core, call);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status)
         error_set(err, status, "job %s: %s", id, status_text(status));
     call_unref(call);
@@ -155,7 +158,7 @@ enum status core_job_read(struct core *core, const char *id, struct core_job_pro
     struct call *call = call_create(run_job_read, id);
     if (!call)
         return STATUS_NO_MEMORY;
-    enum status status = call_ask(core, call);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status == STATUS_OK)
         *ret = call->progress;
     call_unref(call);
@@ -166,30 +169,21 @@ static void run_job_replica(struct core *core, struct call *call)
 {
     struct live_job *live = live_job_find(core, call->id);
     call->status = live ? STATUS_NO_MEMORY : STATUS_NOT_FOUND;
-    if (!live)
+    const struct kept_replica *replica = live ? core_replica(live, call->wanted_version) : NULL;
+    if (!replica)
         return;
-    uint64_t n = job_parameters(live->job);
-    struct replica_header header = {.n = n,
-                                    .version = job_version(live->job),
-                                    .layout = job_layout(live->job),
-                                    .hash = job_hash(live->job)};
-    size_t bytes = REPLICA_HEADER_BYTES + (size_t)n * sizeof(float);
-    uint8_t *data = malloc(bytes);
-    if (!data)
-        return;
-    replica_header_write(&header, data);
-    memcpy(data + REPLICA_HEADER_BYTES, job_replica(live->job), (size_t)n * sizeof(float));
-    call->replica = shared_create_take(data, bytes);
-    if (call->replica)
-        call->status = STATUS_OK;
+    call->replica = shared_ref(replica->bytes);
+    call->status = STATUS_OK;
 }
 
-enum status core_job_replica(struct core *core, const char *id, struct shared **ret)
+enum status core_job_replica(struct core *core, const char *id, uint64_t wanted_version,
+                             struct shared **ret)
 {
     struct call *call = call_create(run_job_replica, id);
     if (!call)
         return STATUS_NO_MEMORY;
-    enum status status = call_ask(core, call);
+    call->wanted_version = wanted_version;
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status == STATUS_OK) {
         *ret = call->replica;
         call->replica = NULL;
@@ -218,7 +212,7 @@ enum status core_volunteer_read(struct core *core, const char *id, struct core_v
     struct call *call = call_create(run_volunteer_read, id);
     if (!call)
         return STATUS_NO_MEMORY;
-    enum status status = call_ask(core, call);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status == STATUS_OK)
         *ret = call->volunteer;
     call_unref(call);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REPLAY_PART 8 /* a kept replica is offered while its deltas are at most 1/8 of its size */
 #define QUEUED_BYTES_MAX (1024u * 1024) /* or one delta */
 
 void core_send_job(struct core *core, struct session *session, struct live_job *live)
@@ -64,12 +65,58 @@ void core_send_deltas(struct core *core, struct session *session, struct live_jo
         core_send_snapshot(core, session, live);
 }
 
+void core_forget_replicas(struct live_job *live)
+{
+    for (size_t i = 0; i < REPLICAS_KEPT; i++)
+        shared_unref(live->replicas[i].bytes);
+    memset(live->replicas, 0, sizeof live->replicas);
+}
+
+static struct shared *write_replica(const struct live_job *live)
+{
+    uint64_t n = job_parameters(live->job);
+    struct replica_header header = {.n = n,
+                                    .version = job_version(live->job),
+                                    .layout = job_layout(live->job),
+                                    .hash = job_hash(live->job)};
+    size_t bytes = REPLICA_HEADER_BYTES + (size_t)n * sizeof(float);
+    uint8_t *data = malloc(bytes);
+    if (!data)
+        return NULL;
+    replica_header_write(&header, data);
+    memcpy(data + REPLICA_HEADER_BYTES, job_replica(live->job), (size_t)n * sizeof(float));
+    return shared_create_take(data, bytes);
+}
+
+const struct kept_replica *core_replica(struct live_job *live, uint64_t wanted)
+{
+    struct kept_replica *kept = live->replicas;
+    for (size_t i = 0; i < REPLICAS_KEPT; i++)
+        if (kept[i].bytes && kept[i].version == wanted &&
+            job_can_replay(live->job, kept[i].version, kept[i].hash))
+            return &kept[i];
+    if (kept[0].bytes &&
+        job_replay_bytes(live->job, kept[0].version) <= shared_bytes(kept[0].bytes) / REPLAY_PART)
+        return &kept[0];
+    struct shared *bytes = write_replica(live);
+    if (!bytes)
+        return NULL;
+    shared_unref(kept[REPLICAS_KEPT - 1].bytes);
+    memmove(kept + 1, kept, (REPLICAS_KEPT - 1) * sizeof *kept);
+    kept[0] = (struct kept_replica){bytes, job_version(live->job), job_hash(live->job)};
+    return kept;
+}
+
 void core_send_snapshot(struct core *core, struct session *session, struct live_job *live)
 {
     struct wire_message message = {.type = WIRE_snapshot};
+    const struct kept_replica *replica = core_replica(live, session->offered_version);
+    if (!replica)
+        return; /* out of memory: the agent asks again */
+    session->offered_version = replica->version;
     text_copy(message.snapshot.job, sizeof message.snapshot.job, live->id);
-    message.snapshot.version = job_version(live->job);
-    message.snapshot.hash = job_hash(live->job);
+    message.snapshot.version = replica->version;
+    message.snapshot.hash = replica->hash;
     message.snapshot.bytes = REPLICA_HEADER_BYTES + 4 * job_parameters(live->job);
     snprintf(message.snapshot.path, sizeof message.snapshot.path, "/v1/jobs/%s/replica", live->id);
     hub_send(core->hub, session->peer, &message);

@@ -19,6 +19,7 @@
 #define RATE_SECONDS 10u
 #define EVENTS_LIVE_MAX 20u
 #define FINISHED_KEPT 4u
+#define REPLICAS_KEPT 2u
 #define WAIT_NO_JOB_MS 3000u
 #define WAIT_NO_LEASE_MS 1000u
 
@@ -96,6 +97,7 @@ struct call {
     char reason[161];
     struct store_job job;   /* core_job_start: owns the two texts */
     struct shared *replica; /* core_job_replica: owned until the asker takes it */
+    uint64_t wanted_version;
     struct core_job_progress progress;
     struct core_volunteer_live volunteer;
 };
@@ -133,6 +135,7 @@ struct session {
     uint64_t sent_version;
     char have_job[ID_BYTES];
     uint64_t have_version, have_hash;
+    uint64_t offered_version; /* of the snapshot that was last offered to it */
     uint64_t part_bytes; /* of the delta after have_version */
     uint32_t last_stream;
     int64_t progress_us;
@@ -155,6 +158,13 @@ struct volunteer {
     int64_t seen_us;
 };
 
+/* A replica as a file, for downloads: kept while deltas lead from it to now, so that a download that
+ * was cut goes on in the same bytes. */
+struct kept_replica {
+    struct shared *bytes; /* NULL: none */
+    uint64_t version, hash;
+};
+
 struct live_job {
     struct live_job *next;
     struct core *core;
@@ -168,6 +178,7 @@ struct live_job {
     char reason[161];
     int64_t finished_us; /* 0: running */
     struct rate updates, samples;
+    struct kept_replica replicas[REPLICAS_KEPT]; /* newest first */
     uint64_t snapshot_warned_version;
     json_t *published; /* the channel's last "d" */
     uint64_t sequence; /* of the channel */
@@ -236,6 +247,10 @@ void core_take_have(struct core *core, struct session *session, const struct wir
 /* Queues the deltas that the session lacks, as long as little waits for its link. */
 void core_send_deltas(struct core *core, struct session *session, struct live_job *live);
 void core_deltas_tick(struct core *core);
+/* What a download gets: version `wanted` if it is still of use, else a recent one; NULL: no memory.
+ * Not referenced. */
+const struct kept_replica *core_replica(struct live_job *live, uint64_t wanted);
+void core_forget_replicas(struct live_job *live);
 
 /* core_work.c: what they are doing */
 void core_agent_message(struct core *core, struct session *session,
@@ -246,6 +261,9 @@ void core_send_result(struct core *core, struct session *session, const char *le
 /* core_jobs.c: jobs as a whole */
 struct live_job *live_job_find(struct core *core, const char *id);
 struct live_job *live_job_choose(struct core *core, const struct session *session);
+/* On the asker's thread: makes the job's directory, which for a large model takes seconds. */
+enum status live_job_prepare(const struct core *core, const struct store_job *job,
+                             struct error *err) MUST_CHECK;
 enum status live_job_start(struct core *core, const struct store_job *job,
                            struct error *err) MUST_CHECK;
 void live_job_finish(struct core *core, struct live_job *live, const char *state,

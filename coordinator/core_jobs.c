@@ -57,6 +57,7 @@ void live_job_free(struct core *core, struct live_job *live)
         link = &(*link)->next;
     if (*link)
         *link = live->next;
+    core_forget_replicas(live);
     job_close(live->job);
     json_decref(live->published);
     json_decref(live->spec_json);
@@ -65,25 +66,31 @@ void live_job_free(struct core *core, struct live_job *live)
     free(live);
 }
 
-static enum status open_job(struct core *core, struct live_job *live, uint64_t blocks,
-                            struct error *err)
+enum status live_job_prepare(const struct core *core, const struct store_job *job,
+                             struct error *err)
 {
     char dir[PATH_BYTES];
     struct job_spec spec;
-    struct job_recovery recovery;
-    enum status status = path_format(dir, "%s/%s", core->jobs_dir, live->id);
+    enum status status = path_format(dir, "%s/%s", core->jobs_dir, job->id);
     if (status == STATUS_OK)
-        status = job_spec_parse_text(live->spec, strlen(live->spec), &spec, err);
+        status = job_spec_parse_text(job->spec, strlen(job->spec), &spec, err);
     if (status)
         return status;
     struct job_create_options options = {
-        .id = live->id, .dir = dir, .spec = &spec, .blocks = blocks};
-    status = job_create(&options, err);
+        .id = job->id, .dir = dir, .spec = &spec, .blocks = job->blocks};
+    return job_create(&options, err);
+}
+
+static enum status open_job(struct core *core, struct live_job *live, struct error *err)
+{
+    char dir[PATH_BYTES];
+    struct job_recovery recovery;
+    enum status status = path_format(dir, "%s/%s", core->jobs_dir, live->id);
     if (status == STATUS_OK)
         status = job_open(dir, on_durable, live, clock_monotonic_us(), &live->job, &recovery, err);
     if (status)
         return status;
-    text_copy(live->name, sizeof live->name, spec.name);
+    text_copy(live->name, sizeof live->name, job_spec_of(live->job)->name);
     if (recovery.records || recovery.torn_bytes)
         core_event(core, "job.recovered", recovery.damaged_snapshots ? "warn" : "info", live->id,
                    "recovered version %llu with hash %016llx from %llu ledger records, %llu torn "
@@ -108,7 +115,9 @@ enum status live_job_start(struct core *core, const struct store_job *job, struc
     live->spec_json = json_loads(job->spec, 0, NULL);
     enum status status = STATUS_NO_MEMORY;
     if (live->spec && live->artifacts && live->spec_json)
-        status = open_job(core, live, job->blocks, err);
+        status = live_job_prepare(core, job, err);
+    if (status == STATUS_OK)
+        status = open_job(core, live, err);
     if (status) {
         live_job_free(core, live);
         return status;

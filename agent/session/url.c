@@ -36,44 +36,72 @@ static bool parse_port(const char *text, size_t bytes, uint16_t *ret)
     return true;
 }
 
-enum status url_parse(const char *text, struct url *ret, struct error *err)
+/* rest: what follows "://"; writes how many bytes host and port take. */
+static enum status parse_authority(const char *rest, const char *whose, struct url *url,
+                                   size_t *ret_bytes, struct error *err)
 {
-    struct url url = {0};
-    const char *rest;
-    if (strncasecmp(text, "http://", 7) == 0) {
-        rest = text + 7;
-        url.port = 80;
-    } else if (strncasecmp(text, "https://", 8) == 0) {
-        rest = text + 8;
-        url.tls = true;
-        url.port = 443;
-    } else {
-        return error_set(err, STATUS_INVALID,
-                         "the coordinator's URL must start with http:// or https://");
-    }
-
     size_t bytes = strcspn(rest, "/");
     bool ipv6 = rest[0] == '[';
     size_t host_bytes = ipv6 ? strcspn(rest, "]") : strcspn(rest, ":/");
     const char *host = ipv6 ? rest + 1 : rest;
     const char *after = rest + host_bytes + (ipv6 && rest[host_bytes] == ']');
     host_bytes -= ipv6;
-    if (after > rest + bytes || (ipv6 && after[-1] != ']') || host_bytes >= sizeof url.host ||
+    if (after > rest + bytes || (ipv6 && after[-1] != ']') || host_bytes >= sizeof url->host ||
         !host_is_plain(host, host_bytes, ipv6))
-        return error_set(err, STATUS_INVALID, "the coordinator's URL has no valid host name");
+        return error_set(err, STATUS_INVALID, "%s has no valid host name", whose);
     if (after < rest + bytes &&
-        (*after != ':' || !parse_port(after + 1, (size_t)(rest + bytes - after - 1), &url.port)))
-        return error_set(err, STATUS_INVALID,
-                         "the coordinator's URL has no valid port (1 to 65535)");
-    if (rest[bytes] == '/' && rest[bytes + 1] != '\0')
+        (*after != ':' || !parse_port(after + 1, (size_t)(rest + bytes - after - 1), &url->port)))
+        return error_set(err, STATUS_INVALID, "%s has no valid port (1 to 65535)", whose);
+    memcpy(url->host, host, host_bytes);
+    snprintf(url->authority, sizeof url->authority, ipv6 ? "[%s]:%u" : "%s:%u", url->host,
+             (unsigned)url->port);
+    snprintf(url->base, sizeof url->base, "%s://%.*s", url->tls ? "https" : "http",
+             (int)sizeof url->base - 9, url->authority);
+    *ret_bytes = bytes;
+    return STATUS_OK;
+}
+
+static enum status parse(const char *text, const char *whose, struct url *url,
+                         const char **ret_path, struct error *err)
+{
+    const char *rest;
+    if (strncasecmp(text, "http://", 7) == 0) {
+        rest = text + 7;
+        url->port = 80;
+    } else if (strncasecmp(text, "https://", 8) == 0) {
+        rest = text + 8;
+        url->tls = true;
+        url->port = 443;
+    } else {
+        return error_set(err, STATUS_INVALID, "%s must start with http:// or https://", whose);
+    }
+    size_t bytes = 0;
+    enum status status = parse_authority(rest, whose, url, &bytes, err);
+    if (!status)
+        *ret_path = rest + bytes;
+    return status;
+}
+
+enum status url_parse(const char *text, struct url *ret, struct error *err)
+{
+    struct url url = {0};
+    const char *path;
+    enum status status = parse(text, "the coordinator's URL", &url, &path, err);
+    if (status)
+        return status;
+    if (path[0] == '/' && path[1] != '\0')
         return error_set(err, STATUS_INVALID,
                          "the coordinator's URL must end after the host and port");
-
-    memcpy(url.host, host, host_bytes);
-    const char *format = ipv6 ? "[%s]:%u" : "%s:%u";
-    snprintf(url.authority, sizeof url.authority, format, url.host, (unsigned)url.port);
-    snprintf(url.base, sizeof url.base, "%s://%.*s", url.tls ? "https" : "http",
-             (int)sizeof url.base - 9, url.authority);
     *ret = url;
     return STATUS_OK;
+}
+
+enum status url_parse_file(const char *text, struct url *ret, struct error *err)
+{
+    struct url url = {0};
+    const char *path;
+    enum status status = parse(text, "the file's URL", &url, &path, err);
+    if (!status)
+        *ret = url;
+    return status;
 }

@@ -1,5 +1,5 @@
 /* The coordinator's address as people type it: http://host[:port] or https://host[:port], nothing
- * after it but one '/'. Pure functions on hostile text. */
+ * after it but one '/'; and the host of any other address. Pure functions on hostile text. */
 #ifndef RAVEN_AGENT_SESSION_URL_H
 #define RAVEN_AGENT_SESSION_URL_H
 
@@ -20,5 +20,8 @@ struct url {
 };
 
 enum status url_parse(const char *text, struct url *ret, struct error *err) MUST_CHECK;
+/* The same for the address of a file: anything may follow the host and port; user names are still
+ * refused. */
+enum status url_parse_file(const char *text, struct url *ret, struct error *err) MUST_CHECK;
 
 #endif

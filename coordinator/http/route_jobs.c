@@ -304,13 +304,21 @@ void route_job_create(struct request *request)
 
 /* --- replica --- */
 
+/* The version that a cut download has the beginning of; 0: none. */
+static uint64_t resumed_version(const struct request *request)
+{
+    const char *tag = request_header(request, MHD_HTTP_HEADER_IF_RANGE);
+    return tag && tag[0] == '"' ? strtoull(tag + 1, NULL, 10) : 0;
+}
+
 void route_job_replica(struct request *request)
 {
     struct shared *replica = NULL;
     char etag[64], name[ID_BYTES + 8];
     enum status status = STATUS_NOT_FOUND;
     if (id_is_valid(request->parameter, "job"))
-        status = core_job_replica(request->http->core, request->parameter, &replica);
+        status = core_job_replica(request->http->core, request->parameter,
+                                  resumed_version(request), &replica);
     if (status == STATUS_NOT_FOUND) {
         respond_problem(request, PROBLEM_NOT_FOUND, "No live job has this id.");
         return;

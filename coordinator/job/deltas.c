@@ -46,6 +46,16 @@ struct shared *job_delta(const struct job *job, uint64_t version, uint64_t *ret_
     return kept->bytes;
 }
 
+uint64_t job_replay_bytes(const struct job *job, uint64_t version)
+{
+    uint64_t bytes = 0, hash, now = job_version(job);
+    if (version > now || version + job->deltas.count < now)
+        return UINT64_MAX;
+    while (version < now)
+        bytes += shared_bytes(job_delta(job, ++version, &hash));
+    return bytes;
+}
+
 bool job_can_replay(const struct job *job, uint64_t version, uint64_t hash)
 {
     uint64_t now = job_version(job);

@@ -123,8 +123,10 @@ bool job_durable(struct job *job, uint64_t sequence, enum status status, int64_t
 
 /* The delta that made version, and its hash; NULL when it is no longer kept. Not referenced. */
 struct shared *job_delta(const struct job *job, uint64_t version, uint64_t *ret_hash);
+/* Bytes of the deltas from version to now; UINT64_MAX when one of them is no longer kept. */
+uint64_t job_replay_bytes(const struct job *job, uint64_t version);
 /* True when a replica at (version, hash) can be brought up to date by deltas that together are
- * smaller than a replica. */
+ * smaller than a replica: then they are the cheaper way on any link. */
 bool job_can_replay(const struct job *job, uint64_t version, uint64_t hash);
 
 /* --- evaluations -------------------------------------------------------------------------------

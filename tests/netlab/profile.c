@@ -92,8 +92,10 @@ static enum status phase_parse(char *text, const struct shape base[WAY_COUNT], s
     char *word = strtok_r(text, " ", &save);
     double seconds = word ? strtod(word, &end) : 0;
     if (!word || strcmp(end, "s") != 0 || !(seconds >= 0.1 && seconds <= PHASE_S_MAX))
-        return error_set(err, STATUS_INVALID, "script: a phase begins with '%.24s'; begin it with "
-                         "its length in seconds such as 20s", word ? word : "");
+        return error_set(err, STATUS_INVALID,
+                         "script: a phase begins with '%.24s'; begin it with "
+                         "its length in seconds such as 20s",
+                         word ? word : "");
     phase.duration_ms = (int64_t)(seconds * 1000);
     while ((word = strtok_r(NULL, " ", &save))) {
         size_t length = strlen(phase.settings);
@@ -102,8 +104,10 @@ static enum status phase_parse(char *text, const struct shape base[WAY_COUNT], s
         else if (strcmp(word, "reset") == 0)
             phase.reset = true;
         else if (length + strlen(word) + 2 > sizeof phase.settings)
-            return error_set(err, STATUS_TOO_LARGE, "script: the settings of one phase are longer "
-                             "than %d characters; split them", PHASE_SETTINGS_BYTES - 1);
+            return error_set(err, STATUS_TOO_LARGE,
+                             "script: the settings of one phase are longer "
+                             "than %d characters; split them",
+                             PHASE_SETTINGS_BYTES - 1);
         else
             (void)snprintf(phase.settings + length, sizeof phase.settings - length, "%s%s",
                            length ? " " : "", word);
@@ -182,17 +186,23 @@ static enum status start_plan(char *item, const struct plan *plans, size_t count
 {
     char *colon = strchr(item, ':');
     if (!colon)
-        return error_set(err, STATUS_INVALID, "--links: '%.40s' is neither LINK:PROFILE such as "
-                         "c1:cable nor key=value", item);
+        return error_set(err, STATUS_INVALID,
+                         "--links: '%.40s' is neither LINK:PROFILE such as "
+                         "c1:cable nor key=value",
+                         item);
     *colon = 0;
     unsigned number = parse_link_name(item);
     if (number == 0)
-        return error_set(err, STATUS_INVALID, "--links: '%.24s' cannot be the name of a link; "
-                         "links are c1 to c%d", item, LINK_NUMBER_MAX);
+        return error_set(err, STATUS_INVALID,
+                         "--links: '%.24s' cannot be the name of a link; "
+                         "links are c1 to c%d",
+                         item, LINK_NUMBER_MAX);
     for (size_t i = 0; i < count; i++)
         if (plans[i].number == number)
-            return error_set(err, STATUS_EXISTS, "--links: %s is named twice; give each link its "
-                             "own number", item);
+            return error_set(err, STATUS_EXISTS,
+                             "--links: %s is named twice; give each link its "
+                             "own number",
+                             item);
     if (count == LINKS_MAX)
         return error_set(err, STATUS_TOO_LARGE, "--links: more than %d links; use fewer",
                          LINKS_MAX);
@@ -226,8 +236,10 @@ enum status plans_parse(const char *links, struct plan ret[LINKS_MAX], size_t *r
         char *colon = strchr(item, ':'), *equals = strchr(item, '=');
         if (equals && !(colon && colon < equals)) {
             status = count ? override_plan(item, &ret[count - 1], err)
-                           : error_set(err, STATUS_INVALID, "--links: '%.40s' stands before any "
-                                       "link; begin with LINK:PROFILE such as c1:cable", item);
+                           : error_set(err, STATUS_INVALID,
+                                       "--links: '%.40s' stands before any "
+                                       "link; begin with LINK:PROFILE such as c1:cable",
+                                       item);
         } else {
             status = start_plan(item, ret, count, &ret[count < LINKS_MAX ? count : 0], err);
             count += status == STATUS_OK;
@@ -236,7 +248,8 @@ enum status plans_parse(const char *links, struct plan ret[LINKS_MAX], size_t *r
             return status;
     }
     if (count == 0)
-        return error_set(err, STATUS_INVALID, "--links is empty; write for example c1:cable,c2:dsl");
+        return error_set(err, STATUS_INVALID,
+                         "--links is empty; write for example c1:cable,c2:dsl");
     *ret_count = count;
     return STATUS_OK;
 }

@@ -146,7 +146,8 @@ static bool parse_queue(const char *value, size_t offset, const struct shape *ba
 
 static const struct key keys[] = {
     {"rate", parse_rate, offsetof(struct shape, rate_mbit),
-     "Mbit/s such as 5 (0: no limit, at most 10000), or a share of the link's own rate such as 10%"},
+     "Mbit/s such as 5 (0: no limit, at most 10000), or a share of the link's own rate such as "
+     "10%"},
     {"delay", parse_ms, offsetof(struct shape, delay_ms), "milliseconds one way such as 10"},
     {"rtt", parse_rtt, offsetof(struct shape, delay_ms),
      "milliseconds there and back such as 20: half of it in each direction"},
@@ -184,8 +185,10 @@ static enum status refuse_key(const char *name, struct error *err)
         size_t length = strlen(names);
         (void)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", keys[i].name);
     }
-    return error_set(err, STATUS_INVALID, "there is no setting '%.24s'; the settings are %s (each "
-                     "also with -up or -down)", name, names);
+    return error_set(err, STATUS_INVALID,
+                     "there is no setting '%.24s'; the settings are %s (each "
+                     "also with -up or -down)",
+                     name, names);
 }
 
 /* Cuts -up or -down off the key; the ways it leaves. */
@@ -210,8 +213,10 @@ enum status shape_set(struct shape shapes[WAY_COUNT], const struct shape base[WA
     char name[KEY_BYTES];
     const char *equals = strchr(setting, '=');
     if (!equals || equals == setting)
-        return error_set(err, STATUS_INVALID, "'%.40s' is not a setting; write key=value such as "
-                         "rate=5 or loss-up=1%%", setting);
+        return error_set(err, STATUS_INVALID,
+                         "'%.40s' is not a setting; write key=value such as "
+                         "rate=5 or loss-up=1%%",
+                         setting);
     (void)snprintf(name, sizeof name, "%.*s", (int)(equals - setting), setting);
     unsigned suffix_ways = cut_suffix(name);
     const struct key *key = find_key(name);
@@ -233,8 +238,8 @@ enum status shape_set(struct shape shapes[WAY_COUNT], const struct shape base[WA
 
 uint64_t shape_queue_bytes(const struct shape *shape, double line_mbit)
 {
-    double bytes = shape->queue_kb > 0 ? shape->queue_kb * 1024
-                                       : shape->queue_ms * line_mbit * 1e3 / 8;
+    double bytes =
+        shape->queue_kb > 0 ? shape->queue_kb * 1024 : shape->queue_ms * line_mbit * 1e3 / 8;
     if (bytes > QUEUE_KB_MAX * 1024)
         bytes = QUEUE_KB_MAX * 1024;
     return bytes < QUEUE_BYTES_MIN ? QUEUE_BYTES_MIN : (uint64_t)bytes;
