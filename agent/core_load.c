@@ -14,6 +14,8 @@
 
 void worker_unload_job(struct worker *worker)
 {
+    packer_flush(worker->packer, worker->replica);
+    worker->replica_held = false;
     trainer_free(worker->trainer);
     replica_free(worker->replica);
     graph_free(worker->graph);
@@ -37,6 +39,16 @@ static enum status make_backend(struct worker *worker, struct error *err)
     else
         worker->backend = backend;
     return status;
+}
+
+static void begin_write(void *user)
+{
+    replica_x_begin_write(user);
+}
+
+static void end_write(void *user)
+{
+    replica_x_end_write(user);
 }
 
 static enum status load(struct worker *worker, const struct job_order *order, struct error *err)
@@ -67,7 +79,11 @@ static enum status load(struct worker *worker, const struct job_order *order, st
         .values = (enum codec_values)order->spec.update.values,
         .pool = worker->backend->pool,
     };
-    return replica_create(&settings, &worker->replica, err);
+    status = replica_create(&settings, &worker->replica, err);
+    struct trainer_gate gate = {begin_write, end_write, worker->replica};
+    if (!status)
+        trainer_set_gate(worker->trainer, &gate);
+    return status;
 }
 
 void worker_load_job(struct worker *worker, const struct job_order *order)
@@ -95,8 +111,8 @@ void worker_load_job(struct worker *worker, const struct job_order *order)
     worker_report(worker, mail);
 }
 
-static enum status read_replica(struct worker *worker, const char *path,
-                                struct replica_header *ret, struct error *err)
+static enum status read_replica(struct worker *worker, const char *path, struct replica_header *ret,
+                                struct error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat info;
@@ -132,6 +148,7 @@ void worker_load_replica(struct worker *worker, const char *job, const char *pat
         worker_drop_lease(worker, worker->lease_count - 1);
     struct error err = {0};
     struct replica_header header = {0};
+    packer_flush(worker->packer, worker->replica);
     enum status status = read_replica(worker, path, &header, &err);
     unlink(path);
     if (status) {
@@ -139,6 +156,7 @@ void worker_load_replica(struct worker *worker, const char *job, const char *pat
         return;
     }
     replica_loaded(worker->replica, header.version, header.hash);
+    worker->replica_held = true;
     worker->ramp_steps = 0;
     worker->broken_steps = 0;
     struct core_mail *mail = core_mail_create(CORE_HAVE);

@@ -1,6 +1,7 @@
-/* What the agent's three threads say to each other: the session thread (core) orders work from the
- * training thread (worker) and the download thread (fetcher); both report to core's mailbox. A
- * message belongs to whoever took it. */
+/* What the agent's threads say to each other: the session thread (core) orders work from the
+ * training thread (worker) and the download thread (fetcher); both report to core's mailbox. The
+ * worker's own packing thread (core_packer.h) reports to both. A message belongs to whoever took
+ * it. */
 #ifndef RAVEN_AGENT_CORE_MAIL_H
 #define RAVEN_AGENT_CORE_MAIL_H
 
@@ -30,7 +31,7 @@ struct job_order {
     uint64_t parameters, layout;
 };
 
-/* --- core → worker ---------------------------------------------------------------------------- */
+/* --- core, packer → worker -------------------------------------------------------------------- */
 
 enum worker_mail_type {
     WORKER_JOB,     /* load this job; the one before is dropped */
@@ -40,6 +41,8 @@ enum worker_mail_type {
     WORKER_ANSWER,  /* the durable answer to an update */
     WORKER_CANCEL,  /* drop a lease, or the job */
     WORKER_AHEAD,   /* how many leases to hold */
+    WORKER_SETTLE,  /* packer: w has moved, x should follow */
+    WORKER_LOST,    /* packer: the replica is broken, or the update of a lease could not be made */
 };
 
 struct worker_mail {
@@ -55,6 +58,10 @@ struct worker_mail {
         struct wire_result answer;
         struct wire_cancel cancel;
         uint64_t ahead;
+        struct {
+            char lease[ID_BYTES]; /* whose update there will not be; empty: none */
+            char why[320];
+        } lost;
     };
 };
 
@@ -74,17 +81,17 @@ struct fetch_mail {
     char path[PATH_BYTES];        /* FETCH_REPLICA: where it goes */
 };
 
-/* --- worker, fetcher → core ------------------------------------------------------------------- */
+/* --- worker, packer, fetcher → core ----------------------------------------------------------- */
 
 enum core_mail_type {
     CORE_WANT,          /* worker: another lease, please */
     CORE_LOADED,        /* worker: the job is ready for a replica */
     CORE_LOAD_ERROR,    /* worker: this machine cannot do the job (text) */
     CORE_HAVE,          /* worker: replica loaded (version) or lost (version 0, text) */
-    CORE_MERGED,        /* worker: version, hash */
+    CORE_MERGED,        /* packer: version, hash */
     CORE_STATE,         /* worker: text is what it does now */
     CORE_PROGRESS,      /* worker */
-    CORE_UPDATE,        /* worker: payload is ready */
+    CORE_UPDATE,        /* packer: payload is ready */
     CORE_EVALUATION,    /* worker */
     CORE_FETCHED,       /* fetcher: everything of order / the replica is there */
     CORE_FETCH_TROUBLE, /* fetcher: text; it tries again */

@@ -18,8 +18,7 @@
 bool worker_can_work(const struct worker *worker)
 {
     return worker->lease_count > 0 && replica_is_loaded(worker->replica) &&
-           (worker->begun || (worker->unanswered_count < UNANSWERED_MAX &&
-                              replica_in_flight(worker->replica) < REPLICA_IN_FLIGHT_MAX));
+           (worker->begun || worker->unanswered_count < UNANSWERED_MAX);
 }
 
 static double smoothed(double mean, double value, double part)
@@ -36,7 +35,7 @@ static struct core_mail *lease_report(const struct worker *worker, enum core_mai
     text_copy(mail->job, sizeof mail->job, lease->job);
     text_copy(mail->lease, sizeof mail->lease, lease->lease);
     mail->base = worker->base;
-    mail->version = replica_version(worker->replica);
+    mail->version = replica_x_version(worker->replica);
     mail->step = worker->step;
     mail->steps = lease->steps;
     mail->samples = worker->step * worker->spec.training.batch_size;
@@ -103,10 +102,11 @@ static void begin(struct worker *worker)
     worker->overhead_us = 0;
     worker->step = 0;
     worker->loss_sum = 0.0;
-    worker->base = replica_version(worker->replica);
     bool trains = strcmp(lease->kind, "train") == 0;
-    if (trains) {
+    if (trains)
         replica_begin_lease(worker->replica);
+    worker->base = replica_x_version(worker->replica);
+    if (trains) {
         trainer_begin_lease(worker->trainer, lease->block_first, lease->block_count, lease->seed);
     }
     worker_say(worker, trains ? "training" : "evaluating");
@@ -123,31 +123,25 @@ static double learning_rate(struct worker *worker, const struct wire_lease *leas
     return rate;
 }
 
+/* Without keep_unsent the next lease starts from what this update leaves over. */
+static bool must_wait_for_packing(const struct worker *worker)
+{
+    return !worker->spec.update.keep_unsent || worker->spec.update.residual_decay < 1.0;
+}
+
 static void end_training(struct worker *worker)
 {
     const struct wire_lease *lease = &worker->leases[0].wire;
-    struct error err = {0};
-    struct shared *payload = NULL;
     int64_t from_us = clock_monotonic_us();
-    enum status status =
-        replica_end_lease(worker->replica, lease->lease, (uint32_t)lease->k, &payload, &err);
-    double overhead_ms = (double)(worker->overhead_us + clock_monotonic_us() - from_us) / 1e3;
-    worker->overhead_ms = smoothed(worker->overhead_ms, overhead_ms, 0.5);
-    if (status) {
-        worker_lose_replica(worker, status == STATUS_NOT_FINITE
-                                        ? "the local parameters are not finite any more"
-                                        : err.text);
-        return;
-    }
-    struct core_mail *mail = lease_report(worker, CORE_UPDATE);
-    if (mail) {
-        mail->payload = payload;
+    struct core_mail *report = lease_report(worker, CORE_UPDATE);
+    if (report) { /* else the lease is lost; what it learned stays in x */
         text_copy(worker->unanswered[worker->unanswered_count++], ID_BYTES, lease->lease);
-    } else {
-        shared_unref(payload);
-        replica_answer(worker->replica, lease->lease, REPLICA_DROPPED, 0);
+        packer_pack(worker->packer, worker->replica, report, (uint32_t)lease->k);
+        if (must_wait_for_packing(worker))
+            packer_flush(worker->packer, worker->replica);
     }
-    worker_report(worker, mail);
+    worker->overhead_us += clock_monotonic_us() - from_us;
+    worker->overhead_ms = smoothed(worker->overhead_ms, (double)worker->overhead_us / 1e3, 0.5);
     bool last = worker->lease_count == 1;
     worker_drop_lease(worker, 0);
     if (!last && worker->unanswered_count == UNANSWERED_MAX)
@@ -208,14 +202,18 @@ static void evaluate(struct worker *worker)
     struct error err = {0};
     double loss = 0.0, accuracy = 0.0;
     uint64_t samples = lease->steps * worker->spec.training.batch_size;
-    enum status status = trainer_evaluate(worker->trainer, replica_w(worker->replica), samples,
-                                          &worker->interrupt, &loss, &accuracy, &samples, &err);
+    const float *w = replica_hold_w(worker->replica);
+    uint64_t version = replica_version(worker->replica);
+    enum status status = trainer_evaluate(worker->trainer, w, samples, &worker->interrupt, &loss,
+                                          &accuracy, &samples, &err);
+    replica_release_w(worker->replica);
     if (status == STATUS_CLOSED) {
         atomic_store(&worker->interrupt, false);
         return; /* the order that says why is in the mailbox */
     }
     struct core_mail *mail = status ? NULL : lease_report(worker, CORE_EVALUATION);
     if (mail) {
+        mail->version = version;
         mail->loss = loss;
         mail->accuracy = accuracy;
         mail->samples = samples;

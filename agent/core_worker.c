@@ -57,6 +57,8 @@ void worker_drop_lease(struct worker *worker, size_t index)
 
 void worker_lose_replica(struct worker *worker, const char *why)
 {
+    packer_flush(worker->packer, worker->replica);
+    worker->replica_held = false;
     replica_unload(worker->replica);
     struct core_mail *mail = core_mail_create(CORE_HAVE);
     if (mail) {
@@ -70,30 +72,43 @@ void worker_lose_replica(struct worker *worker, const char *why)
 
 /* --- orders ----------------------------------------------------------------------------------- */
 
-static void merge(struct worker *worker, const struct delta_in *delta)
+static void merge(struct worker *worker, struct worker_mail *mail)
 {
-    const struct wire_delta *announced = &delta->announced;
-    if (!worker->replica || strcmp(announced->job, worker->job) != 0 ||
+    struct delta_in *delta = mail->delta;
+    if (!worker->replica || strcmp(delta->announced.job, worker->job) != 0 ||
         !replica_is_loaded(worker->replica))
         return;
-    struct error err = {0};
+    mail->delta = NULL;
+    packer_merge(worker->packer, worker->replica, delta);
+}
+
+static void settle(struct worker *worker)
+{
+    if (!worker->replica || !replica_is_loaded(worker->replica))
+        return;
     int64_t from_us = clock_monotonic_us();
-    enum status status = replica_merge(worker->replica, delta->data.data, delta->data.bytes,
-                                       announced->version, announced->hash, &err);
+    replica_settle(worker->replica);
     worker->overhead_us += clock_monotonic_us() - from_us;
-    if (status == STATUS_STALE)
-        return;
-    if (status) {
-        worker_lose_replica(worker, err.text);
+}
+
+static void forget_unanswered(struct worker *worker, const char *lease)
+{
+    for (size_t i = 0; i < worker->unanswered_count; i++) {
+        if (strcmp(worker->unanswered[i], lease) != 0)
+            continue;
+        worker->unanswered_count--;
+        memmove(worker->unanswered[i], worker->unanswered[i + 1],
+                (worker->unanswered_count - i) * sizeof worker->unanswered[0]);
         return;
     }
-    struct core_mail *mail = core_mail_create(CORE_MERGED);
-    if (mail) {
-        text_copy(mail->job, sizeof mail->job, worker->job);
-        mail->version = replica_version(worker->replica);
-        mail->hash = replica_hash(worker->replica);
-    }
-    worker_report(worker, mail);
+}
+
+/* Several orders may fail for the same reason: the first one counts. */
+static void take_loss(struct worker *worker, const struct worker_mail *mail)
+{
+    forget_unanswered(worker, mail->lost.lease);
+    if (worker->replica && worker->replica_held)
+        worker_lose_replica(worker, mail->lost.why);
 }
 
 static void take_lease(struct worker *worker, const struct wire_lease *lease)
@@ -121,19 +136,13 @@ static void hold(struct worker *worker, uint64_t ahead)
 
 static void take_answer(struct worker *worker, const struct wire_result *answer)
 {
-    for (size_t i = 0; i < worker->unanswered_count; i++) {
-        if (strcmp(worker->unanswered[i], answer->lease) != 0)
-            continue;
-        worker->unanswered_count--;
-        memmove(worker->unanswered[i], worker->unanswered[i + 1],
-                (worker->unanswered_count - i) * sizeof worker->unanswered[0]);
-        break;
-    }
-    if (worker->replica) {
-        bool applied = strcmp(answer->verdict, "applied") == 0;
-        replica_answer(worker->replica, answer->lease, applied ? REPLICA_APPLIED : REPLICA_DROPPED,
-                       answer->version);
-    }
+    forget_unanswered(worker, answer->lease);
+    if (!worker->replica)
+        return;
+    bool applied = strcmp(answer->verdict, "applied") == 0;
+    replica_answer(worker->replica, answer->lease, applied ? REPLICA_APPLIED : REPLICA_DROPPED,
+                   answer->version);
+    settle(worker);
 }
 
 static void cancel(struct worker *worker, const struct wire_cancel *order)
@@ -159,7 +168,7 @@ static void obey(struct worker *worker, struct worker_mail *mail)
         worker_load_replica(worker, mail->replica.job, mail->replica.path);
         break;
     case WORKER_DELTA:
-        merge(worker, mail->delta);
+        merge(worker, mail);
         break;
     case WORKER_LEASE:
         take_lease(worker, &mail->lease);
@@ -172,6 +181,12 @@ static void obey(struct worker *worker, struct worker_mail *mail)
         break;
     case WORKER_AHEAD:
         hold(worker, mail->ahead);
+        break;
+    case WORKER_SETTLE:
+        settle(worker);
+        break;
+    case WORKER_LOST:
+        take_loss(worker, mail);
         break;
     }
     worker_mail_free(mail);
@@ -229,8 +244,16 @@ enum status worker_start(const struct worker_settings *settings, struct worker *
         free(worker);
         return error_set(err, status, "no mailbox for the training thread");
     }
+    struct packer_settings packer = {settings->core, worker->inbox};
+    status = packer_start(&packer, &worker->packer, err);
+    if (status) {
+        mailbox_free(worker->inbox);
+        free(worker);
+        return status;
+    }
     int failed = pthread_create(&worker->thread, NULL, work_thread, worker);
     if (failed) {
+        packer_stop(worker->packer);
         mailbox_free(worker->inbox);
         free(worker);
         return error_set_errno(err, failed, "cannot start the training thread");
@@ -247,6 +270,7 @@ void worker_stop(struct worker *worker)
     atomic_store(&worker->interrupt, true);
     mailbox_close(worker->inbox);
     pthread_join(worker->thread, NULL);
+    packer_stop(worker->packer);
     struct mail *mail;
     while ((mail = mailbox_take(worker->inbox, 0)))
         worker_mail_free((struct worker_mail *)mail);

@@ -6,6 +6,7 @@
 #include "agent/backend/backend.h"
 #include "agent/control/adapt.h"
 #include "agent/control/duty.h"
+#include "agent/core_packer.h"
 #include "agent/core_worker.h"
 #include "agent/engine/trainer.h"
 #include "agent/update/replica.h"
@@ -25,6 +26,7 @@ struct lease_work {
 struct worker {
     struct worker_settings settings;
     struct mailbox *inbox;
+    struct packer *packer;
     pthread_t thread;
     atomic_bool stopping;
     atomic_bool interrupt; /* ends an evaluation early */
@@ -36,6 +38,7 @@ struct worker {
     struct graph *graph;
     struct trainer *trainer;
     struct replica *replica;
+    bool replica_held; /* loaded, as far as core was told */
     uint64_t layout;
 
     /* the leases */

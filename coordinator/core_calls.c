@@ -1,5 +1,6 @@
-/* Questions from HTTP workers: a call is posted to the loop, which runs it and wakes the asker. The
- * asker waits two seconds (for a job's start more); then it leaves, and the call is freed by whoever is last. */
+/* Questions from HTTP workers: a call is posted to the loop, which runs it and wakes the asker.
+ * The asker waits two seconds (for a job's start more); then it leaves, and the call is freed by
+ * whoever is last. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "coordinator/core_internal.h"

@@ -136,7 +136,7 @@ struct session {
     char have_job[ID_BYTES];
     uint64_t have_version, have_hash;
     uint64_t offered_version; /* of the snapshot that was last offered to it */
-    uint64_t part_bytes; /* of the delta after have_version */
+    uint64_t part_bytes;      /* of the delta after have_version */
     uint32_t last_stream;
     int64_t progress_us;
     double samples_per_s, rtt_ms, loss, step_ms, utilisation;
@@ -158,8 +158,8 @@ struct volunteer {
     int64_t seen_us;
 };
 
-/* A replica as a file, for downloads: kept while deltas lead from it to now, so that a download that
- * was cut goes on in the same bytes. */
+/* A replica as a file, for downloads: kept while deltas lead from it to now, so that a download
+ * that was cut goes on in the same bytes. */
 struct kept_replica {
     struct shared *bytes; /* NULL: none */
     uint64_t version, hash;

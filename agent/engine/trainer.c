@@ -42,3 +42,8 @@ void trainer_reset_optimizer(struct trainer *trainer)
 {
     trainer->methods->reset_optimizer(trainer);
 }
+
+void trainer_set_gate(struct trainer *trainer, const struct trainer_gate *gate)
+{
+    trainer->gate = gate ? *gate : (struct trainer_gate){0};
+}

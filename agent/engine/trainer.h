@@ -45,6 +45,15 @@ enum status trainer_evaluate(struct trainer *trainer, const float *w, uint64_t s
                              const atomic_bool *cancel, double *ret_loss, double *ret_accuracy,
                              uint64_t *ret_samples, struct error *err) MUST_CHECK;
 
+/* Called around each moment in which trainer_step writes x, so that somebody else may read it in
+ * between; NULL: nobody does. */
+struct trainer_gate {
+    void (*begin_write)(void *user);
+    void (*end_write)(void *user);
+    void *user;
+};
+void trainer_set_gate(struct trainer *trainer, const struct trainer_gate *gate);
+
 /* Zeroes the optimiser's state (a new job starts with it zeroed). */
 void trainer_reset_optimizer(struct trainer *trainer);
 

@@ -20,7 +20,20 @@ struct trainer_methods {
 /* The first member of every kind. */
 struct trainer {
     const struct trainer_methods *methods;
+    struct trainer_gate gate; /* functions NULL: none */
 };
+
+static inline void trainer_begin_write(const struct trainer *trainer)
+{
+    if (trainer->gate.begin_write)
+        trainer->gate.begin_write(trainer->gate.user);
+}
+
+static inline void trainer_end_write(const struct trainer *trainer)
+{
+    if (trainer->gate.end_write)
+        trainer->gate.end_write(trainer->gate.user);
+}
 
 enum status trainer_create_network(const struct job_spec *spec, const struct graph *graph,
                                    const struct trainer_data_paths *data, struct backend *backend,

@@ -50,7 +50,9 @@ static enum status network_step(struct trainer *trainer, float *x, double learni
         return error_set(err, STATUS_NOT_FINITE,
                          "the training loss is not finite; use a smaller learning_rate");
     const float *gradient = executor_backward(executor, x);
+    trainer_begin_write(trainer);
     enum status status = optimizer_step(network->optimizer, x, gradient, learning_rate, err);
+    trainer_end_write(trainer);
     if (status)
         return status;
     *ret_loss = sum / ((double)network->batch * network->rows_per_sample);

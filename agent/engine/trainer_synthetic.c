@@ -114,6 +114,7 @@ static enum status synthetic_step(struct trainer *trainer, float *x, double lear
     float rate = fminf((float)learning_rate * (float)synthetic->slices, RATE_MAX);
     uint64_t draw = rng_u64(&synthetic->draws);
     struct quadratic_sums sums = {0};
+    trainer_begin_write(trainer);
     for (uint64_t group = 0; group * synthetic->slices < synthetic->blocks; group++) {
         uint64_t block = block_of(synthetic, group);
         prefetch(synthetic, x, group + PREFETCH_GROUPS);
@@ -121,6 +122,7 @@ static enum status synthetic_step(struct trainer *trainer, float *x, double lear
             quadratic_step(&synthetic->problem, block, draw, rate, x + block * QUADRATIC_BLOCK,
                            block_length(synthetic, block), &sums);
     }
+    trainer_end_write(trainer);
     synthetic->slice = (synthetic->slice + 1) % synthetic->slices;
     *ret_loss = sums.distance2 / (double)sums.parameters;
     sleep_until(deadline_ns);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_MS 20000l
@@ -32,7 +33,7 @@ struct dial {
 
 static enum status prepare(struct dial *dial)
 {
-    char address[URL_BASE_BYTES + 8];
+    char address[URL_BASE_BYTES + 16];
     /* With http the handshake is left to the WebSocket library, which needs the bare socket. */
     snprintf(address, sizeof address, "%s://%s/", dial->try_tls ? "https" : "http",
              dial->url.authority);
@@ -77,8 +78,7 @@ static void dial_work(uv_work_t *work)
     curl_socket_t socket = CURL_SOCKET_BAD;
     if (code == CURLE_OK && !dial->try_tls &&
         (curl_easy_getinfo(dial->curl, CURLINFO_ACTIVESOCKET, &socket) ||
-         socket == CURL_SOCKET_BAD ||
-         (dial->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0)) < 0))
+         socket == CURL_SOCKET_BAD || (dial->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0)) < 0))
         error_set(&dial->err, STATUS_SYSTEM, "the connection to %s cannot be used",
                   dial->url.authority);
     else if (code != CURLE_OK)

@@ -5,6 +5,7 @@
 #ifndef RAVEN_AGENT_SESSION_LINK_H
 #define RAVEN_AGENT_SESSION_LINK_H
 
+#include "agent/session/route.h"
 #include "agent/session/url.h"
 #include "common/base/status.h"
 
@@ -24,8 +25,15 @@ struct link_events {
     /* Writes the next binary message to ret[bytes_max]; 0 when there is none. */
     size_t (*next_binary)(void *user, uint8_t *ret, size_t bytes_max);
     /* Once per connect, also for an attempt that failed. close_code: the peer's, or
-     * LINK_CLOSE_NONE. The link can connect again from here on (not inside the call). */
+     * LINK_CLOSE_NONE. text: what happened and the cure, at most 319 bytes. The link can connect
+     * again from here on (not inside the call). */
     void (*closed)(void *user, uint16_t close_code, const char *text);
+};
+
+struct link_settings {
+    struct route route;
+    uint64_t upload_bytes_per_s_max; /* for binary messages, on average; 0: no cap */
+    uint64_t opening_ms;             /* from connect to open, all steps together; 0: 25 s */
 };
 
 struct link;
@@ -36,14 +44,20 @@ enum status link_create(uv_loop_t *loop, bool tls, const struct link_events *eve
 /* Ends the connection without an event. The owner then runs the loop until it is empty. */
 void link_free(struct link *link);
 
+/* Before the first connect; without it there is no cap and the route is the environment's. */
+void link_configure(struct link *link, const struct link_settings *settings);
+
+/* path and subprotocol must outlive the connection. */
 void link_connect(struct link *link, const struct url *url, const char *path,
                   const char *subprotocol);
 bool link_is_open(const struct link *link);
 /* STATUS_CLOSED when not open, STATUS_BUSY when the peer takes nothing any more. */
 enum status link_send_text(struct link *link, const void *text, size_t bytes) MUST_CHECK;
 void link_wake(struct link *link); /* next_binary has something now */
-/* What the link carries: the kernel then holds at most 50 ms of it unsent, so that a text message
- * soon gets its turn. */
+/* What the link carries up, measured; stays set for later connections. The kernel then takes more
+ * only while it holds less than 50 ms of it unsent (4 KiB … 128 KiB). With data frames of 100 ms
+ * and a window of 125 ms beyond the round trip, which the session sees to, a text message waits at
+ * most about 250 ms behind data. */
 void link_pace(struct link *link, uint64_t bytes_per_s);
 void link_ping(struct link *link);
 /* Sends what is queued, then closes with this code; closed follows. */
@@ -53,5 +67,7 @@ void link_drop(struct link *link);
 
 uint64_t link_bytes_up(const struct link *link);
 uint64_t link_bytes_down(const struct link *link);
+/* What the kernel has taken and the peer's kernel has not acknowledged; 0 when not open. */
+uint64_t link_bytes_unacked(const struct link *link);
 
 #endif

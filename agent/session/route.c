@@ -80,6 +80,11 @@ static enum status explain_certificate(CURL *curl, const char *details, const st
     const char *where = url->authority;
     char now[32];
     clock_text(now);
+    if (strstr(details, "host name") || strstr(details, "subject name"))
+        return error_set(err, STATUS_UNAVAILABLE,
+                         "the certificate of %s is for another host name: use the name in it, or "
+                         "have it made for %s",
+                         where, url->host);
     switch (verified) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
         return error_set(err, STATUS_UNAVAILABLE,
@@ -100,11 +105,6 @@ static enum status explain_certificate(CURL *curl, const char *details, const st
                          "no authority that this PC knows signed the certificate of %s: set "
                          "ca_file to its CA, or update the package ca-certificates",
                          where);
-    case X509_V_OK:
-        return error_set(err, STATUS_UNAVAILABLE,
-                         "the certificate of %s is for another host name: use the name in it, or "
-                         "have it made for %s",
-                         where, url->host);
     default:
         return error_set(err, STATUS_UNAVAILABLE, "the certificate of %s is not valid: %.100s",
                          where, details);
@@ -140,8 +140,7 @@ static enum status explain_timeout(CURL *curl, const struct url *url, const stru
     return error_set(err, STATUS_TIMEOUT,
                      "%s%s does not answer; is it switched on, and does a firewall let this PC "
                      "through?",
-                     proxy->used ? "the proxy " : "",
-                     proxy->used ? proxy->name : url->authority);
+                     proxy->used ? "the proxy " : "", proxy->used ? proxy->name : url->authority);
 }
 
 static enum status explain_connect(CURL *curl, const struct url *url, const struct proxy *proxy,
@@ -149,8 +148,8 @@ static enum status explain_connect(CURL *curl, const struct url *url, const stru
 {
     long error = 0;
     curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &error);
-    const char *why = error == ECONNREFUSED || error == 0 ? "the connection was refused"
-                                                          : strerror((int)error);
+    const char *why =
+        error == ECONNREFUSED || error == 0 ? "the connection was refused" : strerror((int)error);
     if (proxy->used)
         return error_set(err, STATUS_UNAVAILABLE,
                          "cannot reach the proxy %s: %s; check the setting proxy (none switches "
@@ -196,8 +195,8 @@ enum status route_explain(CURL *curl, CURLcode code, const char *details, const 
     }
     if (proxy->used && proxy_code > 0 && proxy_code / 100 != 2)
         return route_explain_refusal(proxy_code, proxy, err);
-    if (proxy->used && proxy_code == 0 && (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
-                                           code == CURLE_GOT_NOTHING))
+    if (proxy->used && proxy_code == 0 &&
+        (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING))
         return error_set(err, STATUS_UNAVAILABLE, "the proxy %s broke the connection off",
                          proxy->name);
     return error_set(err, STATUS_UNAVAILABLE, "%s: %s", url->authority, curl_easy_strerror(code));

@@ -106,6 +106,10 @@ struct codec_source {
     size_t subtract_count; /* at most CODEC_SUBTRACT_MAX */
     float *add_to;         /* NULL, or add_to[i] += decoded[i]; may be `minus` */
     uint64_t *ret_hash;    /* NULL, or gets codec_hash(add_to); then one thread does all */
+    /* NULL, or called around each super-chunk by the thread that encodes it: whoever else writes to
+     * an input does so while none is being read. */
+    void (*before)(void *user), (*after)(void *user);
+    void *user;
 };
 
 #define CODEC_SUBTRACT_MAX 16u

@@ -210,6 +210,8 @@ static void encode_super(void *context, size_t super_chunk, uint32_t worker_inde
     uint8_t *slot = encoding->body + super_chunk * encoding->slot_bytes;
     struct bit_writer writer = {.next = slot};
 
+    if (source->before)
+        source->before(source->user);
     for (size_t i = 0; i < source->subtract_count; i++)
         codec_reader_init(&worker->readers[i], source->subtract[i], super_chunk);
     for (; chunk < end && encode_chunk(encoding, worker, chunk, &writer); chunk++) {
@@ -217,6 +219,8 @@ static void encode_super(void *context, size_t super_chunk, uint32_t worker_inde
             xxh3_update(&worker->hash, source->add_to + chunk * CODEC_CHUNK,
                         format_chunk_length(encoding->n, chunk) * sizeof(float));
     }
+    if (source->after)
+        source->after(source->user);
     bit_finish(&writer, slot);
     store_u64(encoding->table + super_chunk * 8, (uint64_t)(writer.next - slot));
 }

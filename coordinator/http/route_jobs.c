@@ -317,8 +317,8 @@ void route_job_replica(struct request *request)
     char etag[64], name[ID_BYTES + 8];
     enum status status = STATUS_NOT_FOUND;
     if (id_is_valid(request->parameter, "job"))
-        status = core_job_replica(request->http->core, request->parameter,
-                                  resumed_version(request), &replica);
+        status = core_job_replica(request->http->core, request->parameter, resumed_version(request),
+                                  &replica);
     if (status == STATUS_NOT_FOUND) {
         respond_problem(request, PROBLEM_NOT_FOUND, "No live job has this id.");
         return;

@@ -1,13 +1,16 @@
 // The dashboard in a real browser against a running coordinator with a running job:
 //   RAVEN_URL=http://127.0.0.1:8080 RAVEN_KEY=rvn_sk_… [RAVEN_SHOTS=dir] \
-//     node --test tests/browser/live.test.mjs
+//     [RAVEN_AGENT=raven-agent RAVEN_AGENTS=dir] node --test tests/browser/live.test.mjs
+// RAVEN_AGENTS holds the state directories of agents that run here, named like their labels.
 // Pages run under the coordinator's own Content-Security-Policy: any console error fails the test.
 // Everything waits for a condition, with a limit of RAVEN_WAIT_SECONDS (default 60) each.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import test, { after, before } from "node:test";
+import { promisify } from "node:util";
 
 const require = createRequire(new URL("../../web/package.json", import.meta.url));
 const { chromium } = require("playwright-core");
@@ -17,6 +20,8 @@ const url = process.env.RAVEN_URL?.replace(/\/$/, "");
 const key = process.env.RAVEN_KEY;
 const shots = process.env.RAVEN_SHOTS;
 const waitMs = 1000 * Number(process.env.RAVEN_WAIT_SECONDS ?? 60);
+const agent = process.env.RAVEN_AGENT;
+const agents = process.env.RAVEN_AGENTS;
 const CHROMIUM_ARGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -35,6 +40,8 @@ let context;
 let page;
 let jobPath;
 const complaints = [];
+/** The newest `volunteers` that the coordinator sent to `page`, by channel. */
+const sent = new Map();
 
 function listen(target) {
   target.on("console", (message) => {
@@ -47,6 +54,13 @@ function listen(target) {
   target.on("request", (request) => {
     const ours = request.url().startsWith(`${url}/`) || request.url().startsWith("data:");
     if (!ours) complaints.push(`request to another origin: ${request.url()}`);
+  });
+}
+
+function keepVolunteers(socket) {
+  socket.on("framereceived", ({ payload }) => {
+    const message = JSON.parse(payload);
+    if (message.d?.volunteers) sent.set(message.ch, message.d.volunteers);
   });
 }
 
@@ -80,6 +94,7 @@ async function untilLive() {
 async function shoot(name, fullPage = true) {
   if (!shots) return;
   mkdirSync(shots, { recursive: true });
+  if (fullPage) await page.evaluate(() => scrollTo(0, 0)); // the top bar sticks to what is seen
   await page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 }
 
@@ -124,6 +139,74 @@ async function assertSmall(where) {
   assert.ok(nodes <= 1500, `${where} has ${nodes} elements; the budget is 1500`);
 }
 
+const rowOf = (label, where = page) =>
+  where.locator("tr", { has: where.getByRole("button", { name: label, exact: true }) });
+const openerOf = (label, where = page) => where.getByRole("button", { name: label, exact: true });
+
+/** The texts of a volunteer's row by the heads of their columns. */
+async function cellsOf(label) {
+  return rowOf(label).evaluate((row) => {
+    const heads = [...row.closest("table").querySelectorAll("thead th")];
+    const name = (head) => head?.firstChild?.textContent;
+    return Object.fromEntries([...row.cells].map((c, k) => [name(heads[k]), c.textContent]));
+  });
+}
+
+const whole = (text) => Number(text.replaceAll(",", ""));
+
+/** Near enough for a figure of about three digits. */
+function near(text, value) {
+  return Math.abs(whole(text) - value) <= 0.006 * value + 0.0005;
+}
+
+/** Waits until the rows say what the coordinator has just sent on `channel`. */
+async function assertRowsSayWhatWasSent(channel) {
+  const chosen = await until("a choice of every connected volunteer", () => {
+    const connected = (sent.get(channel) ?? []).filter((v) => v.state !== "offline");
+    return connected.length > 0 && connected.every((v) => v.choice) && connected;
+  });
+  for (const { label } of chosen) {
+    await until(`a row of ${label} that says what the coordinator sent on ${channel}`, async () => {
+      const { choice, utilisation } = sent.get(channel).find((v) => v.label === label);
+      const cells = await cellsOf(label);
+      return (
+        whole(cells.Lease) === choice.steps &&
+        whole(cells["Kept, k"]) === choice.k &&
+        (utilisation > 0
+          ? near(cells.Computing, 100 * utilisation)
+          : /not measured/.test(cells.Computing)) &&
+        (choice.up_bytes_per_s > 0
+          ? near(cells.Uplink, (8 * choice.up_bytes_per_s) / 1e6)
+          : /not measured/.test(cells.Uplink)) &&
+        (choice.down_bytes_per_s > 0
+          ? near(cells.Downlink, (8 * choice.down_bytes_per_s) / 1e6)
+          : /not measured/.test(cells.Downlink))
+      );
+    });
+  }
+  return chosen.map((v) => v.label);
+}
+
+/** What an opened row says: {reason, Steps: "20 steps in one lease", …}. */
+async function whyOf(label, where = page) {
+  const panel = rowOf(label, where).locator("xpath=following-sibling::tr[1]").locator(".why");
+  return panel.evaluate((element) => ({
+    title: element.querySelector("h3").textContent,
+    reason: element.querySelector(".why-reason bdi")?.textContent,
+    ...Object.fromEntries(
+      [...element.querySelectorAll("dl > div")].map((d) => [
+        d.querySelector("dt").textContent,
+        d.querySelector("dd > span").textContent,
+      ]),
+    ),
+  }));
+}
+
+async function statusOf(label) {
+  const args = ["status", "--json", "--state-dir", join(agents, label)];
+  return JSON.parse((await promisify(execFile)(agent, args)).stdout);
+}
+
 async function inspect(name) {
   for (const colorScheme of THEMES) {
     await page.emulateMedia({ colorScheme });
@@ -163,6 +246,7 @@ before(async () => {
   page = await context.newPage();
   page.setDefaultTimeout(waitMs);
   listen(page);
+  page.on("websocket", keepVolunteers);
 });
 
 after(async () => {
@@ -197,8 +281,68 @@ test("loss and chart change twice while we watch", async () => {
   assert.match(loss, /\d/);
 });
 
+test("a volunteer's row says what its controller chose, as the coordinator sends it", async () => {
+  await assertRowsSayWhatWasSent("overview");
+});
+
+test("a row opens to why: by key and mouse, with the reason that was sent", async () => {
+  const labels = await assertRowsSayWhatWasSent("overview");
+  for (const label of labels) {
+    const opener = openerOf(label);
+    assert.equal(await opener.getAttribute("aria-expanded"), "false");
+    await opener.focus();
+    await page.keyboard.press("Enter");
+    assert.equal(await opener.getAttribute("aria-expanded"), "true");
+    const controlled = await opener.getAttribute("aria-controls");
+    assert.equal(await page.locator(`[id="${controlled}"] .why`).count(), 1);
+    await until(`a reason of ${label} as the coordinator sent it`, async () => {
+      const { choice } = sent.get("overview").find((v) => v.label === label);
+      const why = await whyOf(label);
+      return (
+        why.title.endsWith(`: ${label}`) &&
+        why.reason === choice.reason &&
+        whole(why.Steps.split(" ")[0]) === choice.steps &&
+        why["Kept, k"] === `${choice.k} of 4,096` &&
+        why["Leases held"] === `${choice.ahead} ${choice.ahead === 1 ? "lease" : "leases"}` &&
+        (choice.step_ms > 0 ? / m?s$/ : /^not measured$/).test(why["One step"]) &&
+        (choice.transfer_ms > 0 ? / m?s$/ : /^not measured$/).test(why.Transfer)
+      );
+    });
+  }
+  await openerOf(labels[0]).click();
+  assert.equal(await page.locator(".why").count(), labels.length - 1);
+  await openerOf(labels[0]).click();
+  assert.equal(await page.locator(".why").count(), labels.length);
+});
+
+test("what a row says is what that agent's own status says", { skip: !agents }, async () => {
+  const shape = (text) => text.replace(/\d+(\.\d+)?/g, "#"); // measured anew at each lease
+  for (const { label } of sent.get("overview").filter((v) => v.state !== "offline"))
+    await until(`a row of ${label} that agrees with its agent`, async () => {
+      const status = await statusOf(label);
+      const why = await whyOf(label);
+      return (
+        whole(why.Steps.split(" ")[0]) === status.lease_steps &&
+        why["Kept, k"] === `${status.lease_k} of 4,096` &&
+        shape(why.reason) === shape(status.choice_reason)
+      );
+    });
+});
+
 test("Overview: units, accessibility, light and dark, 390 px", async () => {
   await inspect("overview");
+});
+
+test("forced colours: the same words, and bars that are seen", async () => {
+  await page.emulateMedia({ forcedColors: "active" });
+  await assertAccessible("Overview in forced colours");
+  const colours = await page.locator(".why-bar").first().evaluate((bar) => {
+    const of = (element) => getComputedStyle(element).backgroundColor;
+    return [of(bar), of(bar.parentElement)];
+  });
+  assert.notEqual(colours[0], colours[1]);
+  await shoot("overview-forced-colours");
+  await page.emulateMedia({ forcedColors: "none" });
 });
 
 test("the chart's values are also there as a table", async () => {
@@ -241,6 +385,16 @@ test("the running job has a page, live too", async () => {
   await page.getByRole("heading", { name: "Settings" }).waitFor();
 });
 
+test("the job's rows say what was chosen, and why, too", async () => {
+  const channel = `job:${jobPath.split("/").pop()}`;
+  const labels = await assertRowsSayWhatWasSent(channel);
+  await openerOf(labels[0]).click();
+  await until("the reason as the job's channel has it", async () => {
+    const { choice } = sent.get(channel).find((v) => v.label === labels[0]);
+    return (await whyOf(labels[0])).reason === choice.reason;
+  });
+});
+
 test("Job: units, accessibility, light and dark, 390 px", async () => {
   await inspect("job");
 });
@@ -256,6 +410,164 @@ test("Cancel asks first, and changes nothing when the answer is no", async () =>
   const answer = await fetch(`${url}/v1${jobPath}`, { headers });
   assert.equal(answer.status, 200);
   assert.notEqual((await answer.json()).state, "cancelled");
+});
+
+test("a synthetic job says what it is, with units; cancelling it cancels it", async () => {
+  const headers = {
+    Authorization: `Bearer ${key}`,
+    "Content-Type": "application/json",
+    "Idempotency-Key": crypto.randomUUID(),
+  };
+  const body = JSON.stringify({
+    name: "synthetic",
+    model: { preset: "synthetic", parameters: 50_000, step_ms: 25 },
+    data: { kind: "synthetic" },
+    training: { batch_size: 8, total_samples: 1_000_000 },
+  });
+  const made = await fetch(`${url}/v1/jobs`, { method: "POST", headers, body });
+  assert.equal(made.status, 201);
+  const { id } = await made.json();
+  await page.goto(`${url}/jobs/${id}`);
+  const settings = page.getByRole("region", { name: "Settings" });
+  const text = (await settings.innerText()).replace(/\s+/g, " ");
+  for (const said of ["preset synthetic", "parameters 50,000 parameters", "step 25 ms", "optimum"])
+    assert.ok(text.includes(said), `the settings say "${said}": ${text}`);
+  await assertAccessible("a synthetic job");
+  await assertUnits("a synthetic job");
+  await page.getByRole("button", { name: "Cancel job" }).click();
+  await page.getByRole("button", { name: "Cancel the job" }).click();
+  await until("the job's end", async () => {
+    const answer = await fetch(`${url}/v1/jobs/${id}`, { headers });
+    return (await answer.json()).state === "cancelled";
+  });
+  await page.locator(".job-head .state-cancelled").waitFor();
+});
+
+/** Another page whose volunteers are `volunteers`, whatever the coordinator sends. */
+async function pageWith(volunteers, options) {
+  const other = await browser.newContext({
+    ...options,
+    storageState: await context.storageState(),
+  });
+  await other.addInitScript({ content: axeSource });
+  const made = await other.newPage();
+  made.setDefaultTimeout(waitMs);
+  listen(made);
+  await made.routeWebSocket("**/ws/live", (socket) => {
+    const server = socket.connectToServer();
+    server.onMessage((text) => {
+      const message = JSON.parse(text);
+      if (message.d?.volunteers) message.d.volunteers = volunteers;
+      socket.send(JSON.stringify(message));
+    });
+  });
+  await made.goto(`${url}/`);
+  return made;
+}
+
+const HOSTILE = `<img src=x onerror="alert(1)"> \u202e${"W".repeat(120)}`;
+const AT_HOME = {
+  id: "vol_1",
+  label: "home",
+  state: "training",
+  samples_per_s: 312,
+  rtt_ms: 21.4,
+  loss: 1.2,
+  updates_applied: 40,
+  samples: 6400,
+  staleness: 2,
+  utilisation: 0.963,
+  choice: {
+    steps: 218,
+    k: 64,
+    ahead: 3,
+    step_ms: 25.02,
+    up_bytes_per_s: 612_500,
+    down_bytes_per_s: 6_000_000,
+    transfer_ms: 1363,
+    compute_ms: 5454,
+    reason:
+      "more steps, so that computing (5.5 s) lasts 4 times the predicted transfer (1.4 s)",
+  },
+};
+
+test("on a phone a tap opens why, as wide as the window, with every unit", async () => {
+  const phone = await pageWith([AT_HOME], { viewport: PHONE, hasTouch: true, isMobile: true });
+  await openerOf("home", phone).tap();
+  const why = await whyOf("home", phone);
+  assert.deepEqual(why, {
+    title: "Why this lease: home",
+    reason: AT_HOME.choice.reason,
+    Steps: "218 steps",
+    "Kept, k": "64 of 4,096",
+    "Leases held": "3 leases",
+    "One step": "25.0 ms",
+    Uplink: "4.90 Mbit/s",
+    Downlink: "48.0 Mbit/s",
+    "Round trip": "21.4 ms",
+    Computing: "5.45 s",
+    Transfer: "1.36 s",
+  });
+  const region = phone.getByRole("region", { name: "Volunteers, table" });
+  for (const left of [0, 300]) {
+    await region.evaluate((element, to) => element.scrollTo(to, 0), left);
+    const box = await phone.locator(".why").boundingBox();
+    assert.ok(box.x >= 0 && box.x + box.width <= PHONE.width, `why is at ${JSON.stringify(box)}`);
+  }
+  if (shots) await region.screenshot({ path: join(shots, "why-390px.png") });
+  await phone.context().close();
+});
+
+test("what is not measured says so, and strangers' texts stay texts", async () => {
+  const nothing = { up_bytes_per_s: 0, down_bytes_per_s: 0, transfer_ms: 0 };
+  const fresh = { ...AT_HOME.choice, ...nothing, step_ms: 0, compute_ms: 0, reason: HOSTILE };
+  const labelled = { ...AT_HOME, id: "vol_2", label: HOSTILE };
+  const other = await pageWith(
+    [
+      { ...labelled, rtt_ms: 0, utilisation: 0, choice: fresh },
+      { ...AT_HOME, id: "vol_3", label: "away", state: "offline", utilisation: null, choice: null },
+    ],
+    { viewport: PHONE },
+  );
+  await other.locator(".opener").last().waitFor();
+  for (const opener of await other.locator(".opener").all()) await opener.click();
+  const first = await other.locator(".why").first().innerText();
+  for (const name of ["One step", "Uplink", "Downlink", "Round trip", "Computing", "Transfer"])
+    assert.match(first, new RegExp(`${name}\\s+not measured`));
+  assert.ok(first.includes(HOSTILE), "the reason is shown letter by letter");
+  assert.equal(await other.locator("main img").count(), 0);
+  assert.match(await other.locator(".why").last().innerText(), /Offline/);
+  const bare = await other.locator(".why-row").evaluateAll((rows) =>
+    rows.map((row) => [...row.previousSibling.cells].slice(2, 7).map((cell) => cell.textContent)),
+  );
+  const none = "—not measured yet";
+  assert.deepEqual(bare, [
+    [none, "218", "64", none, none],
+    [none, none, none, none, none],
+  ]);
+  const { content, width } = await other.evaluate(() => ({
+    content: document.documentElement.scrollWidth,
+    width: document.documentElement.clientWidth,
+  }));
+  assert.ok(content <= width, `the page is ${content} px wide in a window of ${width} px`);
+  await other.evaluate(() => scrollTo(0, 0));
+  if (shots)
+    await other.screenshot({ path: join(shots, "why-not-measured-390px.png"), fullPage: true });
+  await other.context().close();
+});
+
+test("a page of very many volunteers stays small", async () => {
+  const many = Array.from({ length: 200 }, (_, k) => ({
+    ...AT_HOME,
+    id: `vol_${k}`,
+    label: `home-${k}`,
+  }));
+  const other = await pageWith(many, { viewport: WIDE });
+  await openerOf("home-0", other).click();
+  const nodes = await other.evaluate(() => document.querySelectorAll("*").length);
+  assert.ok(nodes <= 1500, `Overview of 200 volunteers has ${nodes} elements; the budget is 1500`);
+  await other.getByRole("button", { name: "Show 40 more of 200 volunteers" }).waitFor();
+  await other.context().close();
 });
 
 test("a lost message is repaired; silence shows as stale with the data's age", async () => {

@@ -16,4 +16,5 @@ for percent in 60 30; do
     agent_run "pc-$percent" "$percent"
 done
 RAVEN_URL=$URL RAVEN_KEY=$KEY RAVEN_JOB=$JOB RAVEN_SHOTS=${RAVEN_SHOTS:-$WORK/shots} \
+    RAVEN_AGENT=$AGENT RAVEN_AGENTS=$WORK \
     node "$(dirname "$0")/live.test.mjs"

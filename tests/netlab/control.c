@@ -1,6 +1,7 @@
-/* The server side of the control socket. On the emulator's thread, hence never waits for a client: a
- * new one takes the place of an old one when all are taken. Its surprise: without --control the
- * socket's file is removed at once and reached as /proc/1/fd/N, so that not even SIGKILL leaves it. */
+/* The server side of the control socket. On the emulator's thread, hence never waits for a client:
+ * a new one takes the place of an old one when all are taken. Its surprise: without --control the
+ * socket's file is removed at once and reached as /proc/1/fd/N, so that not even SIGKILL leaves
+ * it. */
 #include "tests/netlab/control.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The control socket of a lab: a stream socket in the file system, one request per connection. A
- * request is words with '\n' between them, ended by shutdown(SHUT_WR), at most CONTROL_REQUEST_BYTES.
- * The answer is "ok\n" or "error\n", then text to the end; for "enter" a file descriptor comes with
- * it. Never blocks; the lab's thread. */
+ * request is words with '\n' between them, ended by shutdown(SHUT_WR), at most
+ * CONTROL_REQUEST_BYTES. The answer is "ok\n" or "error\n", then text to the end; for "enter" a
+ * file descriptor comes with it. Never blocks; the lab's thread. */
 #ifndef RAVEN_NETLAB_CONTROL_H
 #define RAVEN_NETLAB_CONTROL_H
 

@@ -1,7 +1,7 @@
-/* One direction of a link, with the clock passed in. Two stages: a queue in bytes that drains at the
- * rate, in exact virtual time however late the caller is; then the line, a heap of packets by arrival
- * time. Its surprise: jitter is drawn per stretch of time and not per packet, because independent draws
- * with order kept would only add up to a longer delay. */
+/* One direction of a link, with the clock passed in. Two stages: a queue in bytes that drains at
+ * the rate, in exact virtual time however late the caller is; then the line, a heap of packets by
+ * arrival time. Its surprise: jitter is drawn per stretch of time and not per packet, because
+ * independent draws with order kept would only add up to a longer delay. */
 #include "tests/netlab/direction.h"
 
 #include <stdlib.h>

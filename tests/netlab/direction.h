@@ -1,6 +1,7 @@
-/* One direction of a link: a router's queue in front of a line of a given rate, then the line itself
- * with its delay and its faults. Pure: the caller passes the time (nanoseconds of one clock that never
- * goes back) and moves the bytes. One thread. Memory is bounded: DIRECTION_PACKETS_MAX packets. */
+/* One direction of a link: a router's queue in front of a line of a given rate, then the line
+ * itself with its delay and its faults. Pure: the caller passes the time (nanoseconds of one clock
+ * that never goes back) and moves the bytes. One thread. Memory is bounded: DIRECTION_PACKETS_MAX
+ * packets. */
 #ifndef RAVEN_NETLAB_DIRECTION_H
 #define RAVEN_NETLAB_DIRECTION_H
 

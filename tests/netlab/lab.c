@@ -1,6 +1,7 @@
 /* Process 1 of the lab. One thread, one epoll: devices, a timer, signals, control connections. Its
- * surprise: it runs with real-time priority, because a training that takes every core would otherwise
- * stretch the delays; it sleeps whenever no packet is due, and what it starts has normal priority. */
+ * surprise: it runs with real-time priority, because a training that takes every core would
+ * otherwise stretch the delays; it sleeps whenever no packet is due, and what it starts has normal
+ * priority. */
 #include "tests/netlab/lab.h"
 
 #include "common/base/bytes.h"
@@ -21,8 +22,10 @@
 
 #define HUB_THIRD 0
 #define GRACE_NS INT64_C(5000000000) /* from SIGTERM to SIGKILL */
-/* Wake-ups closer than this are put together: cheap at high rates, and far below any delay. */
-#define TIMER_STEP_NS INT64_C(200000)
+/* Wake-ups closer than this are put together, which halves the cost of a packet; short lines get a
+ * tenth of their delay, so that no delay is wrong by more. */
+#define TIMER_STEP_NS_MIN 5e4
+#define TIMER_STEP_NS_MAX 2e5
 #define REALTIME_PRIORITY 10
 #define EPOLL_EVENTS 64
 
@@ -205,6 +208,16 @@ static void take_signals(struct lab *lab, int64_t now_ns)
     }
 }
 
+static int64_t timer_step_ns(const struct link *link)
+{
+    double down_ms = link->directions[WAY_DOWN].shape.delay_ms;
+    double up_ms = link->directions[WAY_UP].shape.delay_ms;
+    double step_ns = (down_ms < up_ms ? down_ms : up_ms) * 1e5;
+    return (int64_t)(step_ns < TIMER_STEP_NS_MIN   ? TIMER_STEP_NS_MIN
+                     : step_ns > TIMER_STEP_NS_MAX ? TIMER_STEP_NS_MAX
+                                                   : step_ns);
+}
+
 /* The links' due work; when there is more. */
 static int64_t work(struct lab *lab, int64_t now_ns)
 {
@@ -216,20 +229,21 @@ static int64_t work(struct lab *lab, int64_t now_ns)
         if (now_ns >= link_next_ns(link))
             link_write(link, now_ns);
         int64_t link_ns = link_next_ns(link);
+        if (link_ns > now_ns && link_ns < now_ns + timer_step_ns(link))
+            link_ns = now_ns + timer_step_ns(link);
         next_ns = link_ns < next_ns ? link_ns : next_ns;
     }
     return next_ns;
 }
 
-/* Sets the timer unless it rings early enough; the milliseconds for epoll to wait: 0 or for ever. */
+/* Sets the timer unless it rings early enough; the milliseconds for epoll to wait: 0 or for ever.
+ */
 static int arm(struct lab *lab, int64_t now_ns, int64_t next_ns)
 {
     if (next_ns == NEVER_NS)
         return -1;
     if (next_ns <= now_ns)
         return 0;
-    if (next_ns < now_ns + TIMER_STEP_NS)
-        next_ns = now_ns + TIMER_STEP_NS;
     if (lab->armed_ns > now_ns && lab->armed_ns <= next_ns)
         return -1;
     int64_t at_ns = lab->start_us * 1000 + next_ns;

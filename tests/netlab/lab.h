@@ -1,6 +1,7 @@
-/* The lab itself: its namespaces and devices, the command that runs in it, and the loop that moves the
- * packets. Runs as init (process 1) of the lab's process namespace: when it ends, by whatever cause,
- * the kernel ends every process of the lab, and with the last holder go namespaces and devices. */
+/* The lab itself: its namespaces and devices, the command that runs in it, and the loop that moves
+ * the packets. Runs as init (process 1) of the lab's process namespace: when it ends, by whatever
+ * cause, the kernel ends every process of the lab, and with the last holder go namespaces and
+ * devices. */
 #ifndef RAVEN_NETLAB_LAB_H
 #define RAVEN_NETLAB_LAB_H
 

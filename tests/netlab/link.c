@@ -1,6 +1,6 @@
-/* A link's state and its packets. One function, link_refresh, decides from the clock, the script and
- * the commands whether the line is there and what it is like. Its surprise: while a link is gone its
- * devices stay up, as at home, where the PC sees its router and not the line. */
+/* A link's state and its packets. One function, link_refresh, decides from the clock, the script
+ * and the commands whether the line is there and what it is like. Its surprise: while a link is
+ * gone its devices stay up, as at home, where the PC sees its router and not the line. */
 #include "tests/netlab/link.h"
 
 #include "tests/netlab/reset.h"

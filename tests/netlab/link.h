@@ -1,5 +1,5 @@
-/* One client's link: two directions, its profile's script and what was commanded from outside, and the
- * two TUN devices at its ends. Times in nanoseconds since the lab's start. One thread. */
+/* One client's link: two directions, its profile's script and what was commanded from outside, and
+ * the two TUN devices at its ends. Times in nanoseconds since the lab's start. One thread. */
 #ifndef RAVEN_NETLAB_LINK_H
 #define RAVEN_NETLAB_LINK_H
 

@@ -1,6 +1,6 @@
-/* raven-netlab: home internet lines on one machine. Makes network namespaces with emulated links between
- * them and runs a command in their midst; see README.md. Its surprise: the same program, called inside
- * of a lab, is the remote control. */
+/* raven-netlab: home internet lines on one machine. Makes network namespaces with emulated links
+ * between them and runs a command in their midst; see README.md. Its surprise: the same program,
+ * called inside of a lab, is the remote control. */
 #include "common/base/bytes.h"
 #include "tests/netlab/client.h"
 #include "tests/netlab/requests.h"

@@ -1,6 +1,6 @@
 /* Profiles, scripts and the --links argument. Pure text handling. Its surprise: a phase keeps its
- * settings as text and applies them anew to the link's own shape, so that a later `set` lasts through
- * all phases. */
+ * settings as text and applies them anew to the link's own shape, so that a later `set` lasts
+ * through all phases. */
 #include "tests/netlab/profile.h"
 
 #include "common/base/bytes.h"

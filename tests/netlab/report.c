@@ -1,5 +1,5 @@
-/* What a lab says about itself. Runs on the emulator's thread. Its surprise: the JSON has every number
- * since the start of the lab; a bench subtracts two of them to get a rate. */
+/* What a lab says about itself. Runs on the emulator's thread. Its surprise: the JSON has every
+ * number since the start of the lab; a bench subtracts two of them to get a rate. */
 #include "tests/netlab/report.h"
 
 #include "common/base/clock.h"

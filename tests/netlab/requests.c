@@ -1,5 +1,5 @@
-/* Commands to a running lab. Runs on the emulator's thread. Its surprise: a command for several links is
- * checked on copies first and then done for all of them or none. */
+/* Commands to a running lab. Runs on the emulator's thread. Its surprise: a command for several
+ * links is checked on copies first and then done for all of them or none. */
 #include "tests/netlab/requests.h"
 
 #include "common/base/bytes.h"

@@ -1,5 +1,5 @@
-/* The commands that a running lab understands: one table, one dispatcher, plain text or JSON answers.
- * Pure but for the links it changes. */
+/* The commands that a running lab understands: one table, one dispatcher, plain text or JSON
+ * answers. Pure but for the links it changes. */
 #ifndef RAVEN_NETLAB_REQUESTS_H
 #define RAVEN_NETLAB_REQUESTS_H
 

@@ -1,6 +1,6 @@
-/* RST segments for both ends of a TCP segment seen. Pure. Its surprise: only the one to the sender is
- * sure to be taken (its sequence number is what the sender has acknowledged); the other end may answer
- * with a challenge ACK, which is then seen here and reset in its turn. */
+/* RST segments for both ends of a TCP segment seen. Pure. Its surprise: only the one to the sender
+ * is sure to be taken (its sequence number is what the sender has acknowledged); the other end may
+ * answer with a challenge ACK, which is then seen here and reset in its turn. */
 #include "tests/netlab/reset.h"
 
 #include <string.h>

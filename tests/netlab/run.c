@@ -1,6 +1,6 @@
-/* The process outside of the lab: checks what the machine can do, starts process 1 of the lab, passes on
- * the wish to end. Its surprise: it holds nothing. If it is killed, the kernel kills process 1 (its
- * parent-death signal) and thereby all of the lab. */
+/* The process outside of the lab: checks what the machine can do, starts process 1 of the lab,
+ * passes on the wish to end. Its surprise: it holds nothing. If it is killed, the kernel kills
+ * process 1 (its parent-death signal) and thereby all of the lab. */
 #include "tests/netlab/run.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* Settings of a direction: one table of keys that parses, checks and explains them. Pure. Its
- * surprise: shares must be written with a percent sign, because nobody can tell what loss=0.5 means. */
+ * surprise: shares must be written with a percent sign, because nobody can tell what loss=0.5
+ * means. */
 #include "tests/netlab/shape.h"
 
 #include "common/base/bytes.h"

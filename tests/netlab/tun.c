@@ -1,6 +1,6 @@
 /* Namespaces, TUN devices, addresses and routes, by ioctl (iproute2 need not be installed). Its
- * surprise: IPv6 is off on the devices, or the kernel's own neighbour and router messages would use the
- * links and blur the counts. */
+ * surprise: IPv6 is off on the devices, or the kernel's own neighbour and router messages would
+ * use the links and blur the counts. */
 #include "tests/netlab/tun.h"
 
 #include <errno.h>

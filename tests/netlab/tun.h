@@ -11,7 +11,8 @@ struct address {
     unsigned third, last;
 };
 
-/* The calling thread enters a new, empty namespace (loopback up, router settings); ret_fd holds it. */
+/* The calling thread enters a new, empty namespace (loopback up, router settings); ret_fd holds
+ * it. */
 enum status net_namespace_create(int *ret_fd, struct error *err) MUST_CHECK;
 enum status net_namespace_enter(int fd, struct error *err) MUST_CHECK;
 /* A further address, under a label such as "c1:own", of a device that is up. */

@@ -62,9 +62,14 @@ export function lossValue(nats: number | null | undefined, unit: LossUnit): numb
   return unit === "bits/byte" ? nats / Math.LN2 : nats;
 }
 
+/** In a few letters: what the coordinator says in words would not fit into tiles and tables. */
+export function lossUnit(unit: LossUnit): string {
+  return unit === "of the start's variance" ? "× variance" : unit;
+}
+
 export function loss(nats: number | null | undefined, unit: LossUnit): Amount {
   const value = lossValue(nats, unit);
-  return value === null ? NONE : { text: value.toFixed(value < 10 ? 3 : 1), unit };
+  return value === null ? NONE : { text: value.toFixed(value < 10 ? 3 : 1), unit: lossUnit(unit) };
 }
 
 export function percent(ratio: number | null | undefined): Amount {
@@ -95,6 +100,24 @@ export function milliseconds(value: number | null | undefined): Amount {
   return isNumber(value)
     ? { text: value < 10 ? value.toFixed(1) : grouped(value), unit: "ms" }
     : NONE;
+}
+
+/** What the stream sends where it has not measured yet is 0; that is no figure. */
+export function measured(value: number | null | undefined): number | null {
+  return isNumber(value) && value > 0 ? value : null;
+}
+
+/** A link's speed, from bytes per second. */
+export function linkSpeed(bytesPerS: number | null | undefined): Amount {
+  return isNumber(bytesPerS) ? { text: rounded((bytesPerS * 8) / 1e6), unit: "Mbit/s" } : NONE;
+}
+
+/** A short time: "25.3 ms", "5.52 s". */
+export function span(ms: number | null | undefined): Amount {
+  if (!isNumber(ms)) return NONE;
+  return ms < 999.5
+    ? { text: rounded(ms), unit: "ms" }
+    : { text: rounded(ms / 1000), unit: "s" };
 }
 
 /** "48 s", "12 min 5 s", "3 h 12 min", "2 d 4 h". */

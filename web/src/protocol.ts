@@ -3,7 +3,7 @@
 
 export type JobStateName = "queued" | "running" | "completed" | "cancelled" | "failed";
 export type VolunteerStateName = "training" | "uploading" | "idle" | "offline";
-export type LossUnit = "bits/byte" | "nats";
+export type LossUnit = "bits/byte" | "nats" | "of the start's variance";
 export type Severity = "info" | "warn" | "error";
 
 /** time_ms, version, loss, smoothed loss */
@@ -46,7 +46,22 @@ export interface OverviewJob {
   unit: LossUnit;
 }
 
-export interface OverviewVolunteer {
+/** What a volunteer's controller decided for its next leases, and from what; 0: not measured. */
+export interface Choice {
+  steps: number;
+  /** coordinates that an update keeps of each chunk */
+  k: number;
+  /** leases to hold, the current one included */
+  ahead: number;
+  step_ms: number;
+  up_bytes_per_s: number;
+  down_bytes_per_s: number;
+  transfer_ms: number;
+  compute_ms: number;
+  reason: string;
+}
+
+export interface Volunteer {
   id: string;
   label: string;
   state: VolunteerStateName;
@@ -54,7 +69,11 @@ export interface OverviewVolunteer {
   rtt_ms: number | null;
   loss: number | null;
   updates_applied: number;
+  samples: number;
   staleness: number | null;
+  /** share of the time spent computing, 0 … 1, since the agent's start; 0: not measured */
+  utilisation: number | null;
+  choice: Choice | null;
 }
 
 export interface Overview extends Traffic, UpdateCounts {
@@ -68,19 +87,8 @@ export interface Overview extends Traffic, UpdateCounts {
   job: string | null;
   points: Point[];
   jobs: OverviewJob[];
-  volunteers: OverviewVolunteer[];
+  volunteers: Volunteer[];
   events: RavenEvent[];
-}
-
-export interface JobVolunteer {
-  id: string;
-  label: string;
-  state: VolunteerStateName;
-  samples_per_s: number | null;
-  updates_applied: number;
-  samples: number;
-  loss: number | null;
-  staleness: number | null;
 }
 
 export interface JobDetail extends Traffic, UpdateCounts {
@@ -108,7 +116,7 @@ export interface JobDetail extends Traffic, UpdateCounts {
   spec: JobSpec;
   points: Point[];
   evaluations: Evaluation[];
-  volunteers: JobVolunteer[];
+  volunteers: Volunteer[];
   events: RavenEvent[];
 }
 

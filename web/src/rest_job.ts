@@ -22,6 +22,12 @@ const NOTHING: RestProgress = {
   hash: "",
 };
 
+/** By the kind of the data, as the coordinator says it in the live channel. */
+const UNITS: Record<string, LossUnit> = {
+  text: "bits/byte",
+  synthetic: "of the start's variance",
+};
+
 function field(value: unknown, key: string): unknown {
   return typeof value === "object" && value !== null
     ? (value as Record<string, unknown>)[key]
@@ -30,7 +36,7 @@ function field(value: unknown, key: string): unknown {
 
 export function fromRest(job: RestJob): JobDetail {
   const p = job.progress ?? NOTHING;
-  const unit: LossUnit = field(job.spec.data, "kind") === "text" ? "bits/byte" : "nats";
+  const unit = UNITS[String(field(job.spec.data, "kind"))] ?? "nats";
   const total = p.total_samples || Number(field(job.spec.training, "total_samples") ?? 0);
   return {
     ...p,

@@ -80,3 +80,31 @@ test("a time that cannot be read is a dash", () => {
   assert.equal(f.fullTime(new Date("yesterday")), "—");
   assert.equal(f.fullTime(new Date(2026, 10, 30, 2, 4, 9)), "2026-11-30 02:04:09");
 });
+
+test("0 stands for what is not measured, where nothing real is 0", () => {
+  assert.equal(f.measured(0.5), 0.5);
+  for (const nothing of [0, -1, null, undefined, Number.NaN])
+    assert.equal(f.measured(nothing), null);
+});
+
+test("a link's speed: bytes per second as Mbit/s", () => {
+  assert.equal(words(f.linkSpeed(612_500)), "4.90 Mbit/s");
+  assert.equal(words(f.linkSpeed(6_250_000)), "50.0 Mbit/s");
+  assert.equal(words(f.linkSpeed(160_600_000)), "1,285 Mbit/s");
+  assert.equal(words(f.linkSpeed(1_000)), "0.008 Mbit/s");
+  assert.deepEqual(f.linkSpeed(null), f.NONE);
+});
+
+test("short times: ms below a second", () => {
+  assert.equal(words(f.span(0.68)), "0.68 ms");
+  assert.equal(words(f.span(25.3)), "25.3 ms");
+  assert.equal(words(f.span(999.6)), "1.00 s");
+  assert.equal(words(f.span(5454)), "5.45 s");
+  assert.deepEqual(f.span(null), f.NONE);
+});
+
+test("a synthetic job's loss has a short unit, and is no number of nats", () => {
+  const unit = "of the start's variance";
+  assert.deepEqual(f.loss(1.997, unit), { text: "1.997", unit: "× variance" });
+  assert.equal(f.lossValue(0.5, unit), 0.5);
+});

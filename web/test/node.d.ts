@@ -8,6 +8,7 @@ declare module "node:assert/strict" {
     equal(actual: unknown, expected: unknown, message?: string): void;
     deepEqual(actual: unknown, expected: unknown, message?: string): void;
     notEqual(actual: unknown, expected: unknown, message?: string): void;
+    match(text: string, pattern: RegExp, message?: string): void;
     ok(value: unknown, message?: string): asserts value;
   }
   const assert: Assert;

@@ -5,14 +5,15 @@ import { cancelJob, readJob } from "../api";
 import { accuracyCurve, heldOutCurve, lossAndHeldOut } from "../curves";
 import * as f from "../format";
 import { mayI } from "../live";
-import { Name, Num, Panel, Progress, State, Table } from "../parts/basic";
+import { Name, Num, Panel, Progress, State } from "../parts/basic";
 import { Chart } from "../parts/chart";
 import { Dialog } from "../parts/dialog";
 import { Events, Staleness, Updates } from "../parts/panels";
 import { Settings } from "../parts/settings";
 import { Tile } from "../parts/tile";
 import { useChannel } from "../parts/use_channel";
-import type { JobDetail, JobVolunteer, LossUnit, RestJob } from "../protocol";
+import { column, VolunteerTable } from "../parts/volunteers";
+import type { JobDetail, LossUnit, RestJob, Volunteer } from "../protocol";
 import { fromRest } from "../rest_job";
 import { Link } from "../router";
 
@@ -249,6 +250,13 @@ function LearningTile({ j }: { j: JobDetail }) {
   return <Tile label="Learning rate" amount={f.learningRate(j.learning_rate)} note={note} />;
 }
 
+/** What accuracy counts, which goes with the loss. */
+const RIGHT: Record<LossUnit, string> = {
+  "bits/byte": "of held-out bytes right",
+  nats: "of held-out images right",
+  "of the start's variance": "of parameters near the optimum",
+};
+
 function Tiles({ j }: { j: JobDetail }) {
   const saving = f.saving(j.uplink_bytes, j.uplink_fp32_bytes);
   const first = f.loss(j.held_out_loss_first, j.unit);
@@ -282,7 +290,7 @@ function Tiles({ j }: { j: JobDetail }) {
         <Tile
           label="Held-out accuracy"
           amount={f.percent(j.held_out_accuracy)}
-          note={`of held-out ${j.unit === "bits/byte" ? "bytes" : "images"} right`}
+          note={RIGHT[j.unit]}
         />
       )}
       <Tile
@@ -323,7 +331,7 @@ function LossPanel({ j }: { j: JobDetail }) {
       ) : (
         <Chart
           label={`Loss of ${j.name}`}
-          unit={j.unit}
+          unit={f.lossUnit(j.unit)}
           digits={3}
           height={300}
           series={[
@@ -346,7 +354,7 @@ function HeldOutPanel({ j }: { j: JobDetail }) {
     <Panel title="Held-out loss" note={`whole run, ${f.counted(curve.x.length, "evaluation")}`}>
       <Chart
         label={`Held-out loss of ${j.name}`}
-        unit={j.unit}
+        unit={f.lossUnit(j.unit)}
         digits={3}
         height={150}
         series={[{ label: "held out", colour: "--series-held-out", width: 1.5, dots: true }]}
@@ -361,7 +369,7 @@ function AccuracyPanel({ j }: { j: JobDetail }) {
   const curve = useMemo(() => accuracyCurve(j.evaluations), [j.evaluations]);
   if (curve.x.length === 0) return null;
   return (
-    <Panel title="Accuracy" note={`on held-out ${j.unit === "bits/byte" ? "bytes" : "images"}`}>
+    <Panel title="Accuracy" note={RIGHT[j.unit]}>
       <Chart
         label={`Held-out accuracy of ${j.name}`}
         unit="%"
@@ -375,18 +383,18 @@ function AccuracyPanel({ j }: { j: JobDetail }) {
   );
 }
 
-function Contributions({ volunteers, unit }: { volunteers: JobVolunteer[]; unit: LossUnit }) {
+function Contributions({ volunteers, unit }: { volunteers: Volunteer[]; unit: LossUnit }) {
   const samples = volunteers.reduce((sum, v) => sum + v.samples, 0);
   const ordered = [...volunteers].sort((a, b) => b.samples - a.samples);
-  const head = [
-    { text: "Volunteer" },
-    { text: "State" },
-    { text: "Share", unit: "% of samples" },
-    { text: "Trained", unit: "samples", number: true },
-    { text: "Applied", unit: "updates", number: true },
-    { text: "Speed", unit: "samples/s", number: true },
-    { text: "Loss", unit, number: true },
-    { text: "Staleness", unit: "versions", number: true },
+  const columns = [
+    column.state,
+    column.shareOf(samples),
+    column.trained,
+    column.applied,
+    ...column.controller,
+    column.speed,
+    column.lossIn(unit),
+    column.staleness,
   ];
   return (
     <Panel title="Contributions" note={f.counted(volunteers.length, "volunteer")}>
@@ -395,27 +403,7 @@ function Contributions({ volunteers, unit }: { volunteers: JobVolunteer[]; unit:
           Nobody trains this job yet. Connected volunteers pick it up by themselves.
         </p>
       ) : (
-        <Table label="Contributions" head={head}>
-          {ordered.slice(0, 100).map((v) => (
-            <tr key={v.id}>
-              <th scope="row">
-                <Name text={v.label} fallback={v.id} />
-              </th>
-              <td>
-                <State name={v.state} />
-              </td>
-              <td class="with-bar">
-                <Progress label={`Share of ${v.label}`} part={v.samples} whole={samples} />
-                <Num amount={f.share(v.samples, samples)} />
-              </td>
-              <td class="right">{f.count(v.samples, "samples").text}</td>
-              <td class="right">{f.count(v.updates_applied, "updates").text}</td>
-              <td class="right">{f.rate(v.samples_per_s, "samples/s").text}</td>
-              <td class="right">{f.loss(v.loss, unit).text}</td>
-              <td class="right">{f.count(v.staleness, "versions").text}</td>
-            </tr>
-          ))}
-        </Table>
+        <VolunteerTable label="Contributions" volunteers={ordered} columns={columns} />
       )}
     </Panel>
   );

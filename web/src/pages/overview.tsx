@@ -1,5 +1,4 @@
 // Overview: how the whole fleet does, live. Everything here comes from the channel "overview".
-import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { lossCurves } from "../curves";
 import * as f from "../format";
@@ -9,10 +8,11 @@ import { Chart } from "../parts/chart";
 import { Events, Staleness } from "../parts/panels";
 import { Tile } from "../parts/tile";
 import { useChannel } from "../parts/use_channel";
-import type { LossUnit, Overview, OverviewJob, OverviewVolunteer } from "../protocol";
+import { column, VolunteerTable } from "../parts/volunteers";
+import type { LossUnit, Overview, OverviewJob, Volunteer } from "../protocol";
 import { Link } from "../router";
 
-const ROWS_STEP = 50;
+const JOBS_SHOWN = 50;
 
 export function OverviewPage() {
   const view = useChannel("overview").value;
@@ -41,19 +41,18 @@ function Body({ o }: { o: Overview }) {
         <Staleness buckets={o.staleness} />
       </div>
       <Jobs jobs={o.jobs} />
-      <div class="columns wide-left">
-        <Volunteers volunteers={o.volunteers} unit={fleetUnit(o.jobs)} />
-        <Events events={o.events} />
-      </div>
+      <Volunteers volunteers={o.volunteers} unit={fleetUnit(o.jobs)} />
+      <Events events={o.events} wide />
     </>
   );
 }
 
-/** Volunteers report nats, whatever their job; bits per byte only when that is right for all. */
+/** Volunteers report plain losses, whatever their job; a unit only when it is right for all. */
 function fleetUnit(jobs: OverviewJob[]): LossUnit {
   const running = jobs.filter((j) => j.state === "running");
   const all = running.length ? running : jobs;
-  return all.length > 0 && all.every((j) => j.unit === "bits/byte") ? "bits/byte" : "nats";
+  const unit = all[0]?.unit ?? "nats";
+  return all.every((j) => j.unit === unit) ? unit : "nats";
 }
 
 function Tiles({ o, job }: { o: Overview; job: OverviewJob | null }) {
@@ -147,7 +146,7 @@ function LossPanel({ o, job }: { o: Overview; job: OverviewJob | null }) {
         <Chart
           key={job?.id}
           label={`Loss of ${name}`}
-          unit={unit}
+          unit={f.lossUnit(unit)}
           digits={3}
           height={250}
           series={[
@@ -210,7 +209,7 @@ function Jobs({ jobs }: { jobs: OverviewJob[] }) {
         <p class="empty">No job yet. The commands above start one.</p>
       ) : (
         <Table label="Jobs" head={JOB_HEAD}>
-          {jobs.slice(0, ROWS_STEP).map((j) => (
+          {jobs.slice(0, JOBS_SHOWN).map((j) => (
             <JobRow key={j.id} j={j} />
           ))}
         </Table>
@@ -250,21 +249,19 @@ function JobRow({ j }: { j: OverviewJob }) {
 
 const STATE_RANK = { training: 0, uploading: 0, idle: 1, offline: 2 };
 
-function Volunteers({ volunteers, unit }: { volunteers: OverviewVolunteer[]; unit: LossUnit }) {
-  const shown = useSignal(ROWS_STEP);
+function Volunteers({ volunteers, unit }: { volunteers: Volunteer[]; unit: LossUnit }) {
   const ordered = useMemo(() => {
-    const rank = (v: OverviewVolunteer) => STATE_RANK[v.state] ?? 3;
+    const rank = (v: Volunteer) => STATE_RANK[v.state] ?? 3;
     return [...volunteers].sort((a, b) => rank(a) - rank(b) || a.label.localeCompare(b.label));
   }, [volunteers]);
-  const more = ordered.length - shown.value;
-  const head = [
-    { text: "Volunteer" },
-    { text: "State" },
-    { text: "Speed", unit: "samples/s", number: true },
-    { text: "Round trip", unit: "ms", number: true },
-    { text: "Loss", unit, number: true },
-    { text: "Applied", unit: "updates", number: true },
-    { text: "Staleness", unit: "versions", number: true },
+  const columns = [
+    column.state,
+    ...column.controller,
+    column.roundTrip,
+    column.speed,
+    column.lossIn(unit),
+    column.applied,
+    column.staleness,
   ];
   return (
     <Panel title="Volunteers" note={f.counted(volunteers.length, "volunteer")}>
@@ -274,35 +271,8 @@ function Volunteers({ volunteers, unit }: { volunteers: OverviewVolunteer[]; uni
           <AddPc />
         </div>
       ) : (
-        <Table label="Volunteers" head={head}>
-          {ordered.slice(0, shown.value).map((v) => (
-            <VolunteerRow key={v.id} v={v} unit={unit} />
-          ))}
-        </Table>
-      )}
-      {more > 0 && (
-        <button type="button" class="button more" onClick={() => (shown.value += ROWS_STEP)}>
-          Show {Math.min(more, ROWS_STEP)} more of {f.grouped(volunteers.length)}
-        </button>
+        <VolunteerTable label="Volunteers" volunteers={ordered} columns={columns} />
       )}
     </Panel>
-  );
-}
-
-function VolunteerRow({ v, unit }: { v: OverviewVolunteer; unit: LossUnit }) {
-  return (
-    <tr>
-      <th scope="row">
-        <Name text={v.label} fallback={v.id} />
-      </th>
-      <td>
-        <State name={v.state} />
-      </td>
-      <td class="right">{f.rate(v.samples_per_s, "samples/s").text}</td>
-      <td class="right">{f.milliseconds(v.rtt_ms).text}</td>
-      <td class="right">{f.loss(v.loss, unit).text}</td>
-      <td class="right">{f.count(v.updates_applied, "updates").text}</td>
-      <td class="right">{f.count(v.staleness, "versions").text}</td>
-    </tr>
   );
 }

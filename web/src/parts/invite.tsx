@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { makeInvite } from "../api";
 import { counted, fullTime } from "../format";
 import { mayI } from "../live";
-import type { Invite, Overview, OverviewVolunteer } from "../protocol";
+import type { Invite, Overview, Volunteer } from "../protocol";
 import type { View } from "../store";
 import { CodeBlock, Name, State } from "./basic";
 import { Dialog } from "./dialog";
@@ -31,14 +31,14 @@ export function AddPc({ class: extra = "" }: { class?: string }) {
   );
 }
 
-function volunteersOf(view: View<Overview>): OverviewVolunteer[] | null {
+function volunteersOf(view: View<Overview>): Volunteer[] | null {
   return view.kind === "here" ? view.data.volunteers : null;
 }
 
 /** Those that were not connected when the dialog opened and are now. */
-function useArrivals(overview: Signal<View<Overview>>): Signal<OverviewVolunteer[]> {
+function useArrivals(overview: Signal<View<Overview>>): Signal<Volunteer[]> {
   const before = useRef<Set<string> | null>(null);
-  const arrivals = useSignal<OverviewVolunteer[]>([]);
+  const arrivals = useSignal<Volunteer[]>([]);
   useSignalEffect(() => {
     const all = volunteersOf(overview.value);
     if (!all) return;
@@ -89,7 +89,7 @@ function Command({ invite }: { invite: Invite }) {
   );
 }
 
-function Arrivals({ list }: { list: OverviewVolunteer[] }) {
+function Arrivals({ list }: { list: Volunteer[] }) {
   return (
     <div class="arrivals" role="status">
       {list.length === 0 ? (

@@ -107,14 +107,18 @@ export function Updates({ counts }: { counts: UpdateCounts }) {
 
 const EVENTS_SHOWN = 20;
 
-export function Events({ events }: { events: RavenEvent[] }) {
+export function Events({ events, wide }: { events: RavenEvent[]; wide?: boolean }) {
   const newest = [...events].sort((a, b) => b.seq - a.seq).slice(0, EVENTS_SHOWN);
   return (
     <Panel title="Events" note={`newest first, ${zone(new Date().getTimezoneOffset())}`}>
       {newest.length === 0 ? (
         <p class="empty">Nothing has happened yet.</p>
       ) : (
-        <ol class="events" tabIndex={0} aria-label="Events, newest first">
+        <ol
+          class={wide ? "events in-lines" : "events"}
+          tabIndex={0}
+          aria-label="Events, newest first"
+        >
           {newest.map((e) => (
             <li key={e.seq}>
               <time dateTime={e.at} title={e.at}>

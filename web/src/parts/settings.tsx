@@ -7,6 +7,8 @@ import { Panel } from "./basic";
 const UNITS: Record<string, string> = {
   batch_size: "samples",
   steps_per_lease: "steps",
+  steps_min: "steps",
+  steps_max: "steps",
   learning_rate: "/step",
   warmup_samples: "samples",
   total_samples: "samples",
@@ -14,12 +16,16 @@ const UNITS: Record<string, string> = {
   width: "units",
   heads: "heads",
   context: "bytes",
+  parameters: "parameters",
+  step_ms: "ms",
   vocabulary: "symbols",
   inputs: "values",
   hidden: "units",
   classes: "classes",
   channels: "channels",
   k_per_chunk: "of 4,096 values",
+  k_min: "of 4,096 values",
+  k_max: "of 4,096 values",
   downlink_k_per_chunk: "of 4,096 values",
   every_versions: "versions",
   samples: "samples",
@@ -42,7 +48,7 @@ function unitOf(key: string, value: SpecValue, image: boolean): string {
 }
 
 function words(key: string): string {
-  return key.replace(/_seconds$/, "").replace(/_/g, " ");
+  return key.replace(/_(seconds|ms)$/, "").replace(/_/g, " ");
 }
 
 function Row({ name, value, image }: { name: string; value: SpecValue; image?: boolean }) {
@@ -58,12 +64,21 @@ function Row({ name, value, image }: { name: string; value: SpecValue; image?: b
   );
 }
 
+/** What a group is about, where its fields alone would puzzle. */
+function about(value: { [key: string]: SpecValue }): string {
+  return value.preset === "synthetic"
+    ? "To try links: no learning, but a problem of this size whose step takes this long. Its " +
+        "loss is the squared distance to a hidden optimum, in units of the start's variance."
+    : "";
+}
+
 function Group({ name, value }: { name: string; value: SpecValue }) {
   const isGroup = typeof value === "object" && value !== null && !Array.isArray(value);
   if (!isGroup) return null;
   return (
     <div class="group">
       <h3>{words(name)}</h3>
+      {about(value) && <p class="note">{about(value)}</p>}
       <dl class="rows">
         {Object.entries(value).map(([key, v]) => (
           <Row key={key} name={key} value={v} image={"height" in value} />

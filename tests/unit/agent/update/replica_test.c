@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +112,7 @@ static void merge(struct scene *scene)
     assert_int_equal(replica_merge(scene->replica, delta.data, delta.bytes, scene->version,
                                    codec_hash(scene->w, N), NULL),
                      STATUS_OK);
+    assert_true(replica_settle(scene->replica));
     buffer_done(&delta);
     settle(scene);
 }
@@ -141,13 +144,16 @@ static void answer(struct scene *scene)
     scene->open[i].version = applied ? version : 0;
     replica_answer(scene->replica, scene->open[i].lease,
                    applied ? REPLICA_APPLIED : REPLICA_DROPPED, version);
+    assert_true(replica_settle(scene->replica));
     settle(scene);
 }
 
 static void check(struct scene *scene)
 {
     assert_int_equal(replica_version(scene->replica), scene->version);
-    assert_memory_equal(replica_w(scene->replica), scene->w, N * sizeof(float));
+    assert_int_equal(replica_x_version(scene->replica), scene->version);
+    assert_memory_equal(replica_hold_w(scene->replica), scene->w, N * sizeof(float));
+    replica_release_w(scene->replica);
     assert_int_equal(replica_hash(scene->replica), codec_hash(scene->w, N));
     assert_int_equal(replica_in_flight(scene->replica), scene->open_count);
     const float *x = replica_x(scene->replica);
@@ -232,7 +238,7 @@ static void test_residual_mode(void **state)
     assert_int_equal(replica_end_lease(scene.replica, "a", 1, &payload, NULL), STATUS_OK);
     shared_unref(payload);
     replica_begin_lease(scene.replica);
-    assert_memory_equal(replica_x(scene.replica), replica_w(scene.replica), N * sizeof(float));
+    assert_memory_equal(replica_x(scene.replica), scene.w, N * sizeof(float));
     assert_int_equal(replica_end_lease(scene.replica, "b", 1, &payload, NULL), STATUS_OK);
     float *sent = calloc(N, sizeof *sent);
     assert_int_equal(
@@ -303,12 +309,86 @@ static void test_broken_parameters(void **state)
     scene_end(&scene);
 }
 
+/* A training thread that steps and settles, against this thread, which merges and packs: whatever
+ * the order, nothing is counted twice and nothing is lost. Worth most under ThreadSanitizer. */
+struct trainer {
+    struct scene *scene;
+    atomic_bool stop;
+    atomic_uint steps;
+};
+
+static void *train_thread(void *user)
+{
+    struct trainer *trainer = user;
+    struct replica *replica = trainer->scene->replica;
+    while (!atomic_load(&trainer->stop)) {
+        replica_x_begin_write(replica);
+        for (uint64_t i = 0; i < N; i++)
+            replica_x(replica)[i] -= 0.001f;
+        replica_x_end_write(replica);
+        atomic_fetch_add(&trainer->steps, 1);
+        replica_settle(replica);
+    }
+    while (!replica_settle(replica))
+        ;
+    return NULL;
+}
+
+static void test_two_threads(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_begin(&scene, 11, true, 1.0);
+    struct trainer trainer = {.scene = &scene};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, train_thread, &trainer), 0);
+    float *sent = calloc(N, sizeof *sent);
+    for (unsigned round = 0; round < 60; round++) {
+        struct buffer delta;
+        buffer_init(&delta, codec_bytes_max(N, (struct codec_format){CODEC_SIGN, 2 * K}));
+        make_delta(&scene, &delta);
+        assert_int_equal(codec_decode_add(delta.data, delta.bytes, 1.0f, scene.w, N, NULL),
+                         STATUS_OK);
+        scene.version++;
+        assert_int_equal(replica_merge(scene.replica, delta.data, delta.bytes, scene.version,
+                                       codec_hash(scene.w, N), NULL),
+                         STATUS_OK);
+        buffer_done(&delta);
+        if (round % 3 != 0)
+            continue;
+        char lease[16];
+        snprintf(lease, sizeof lease, "lea_%u", round);
+        struct shared *payload;
+        assert_int_equal(replica_end_lease(scene.replica, lease, K, &payload, NULL), STATUS_OK);
+        assert_int_equal(
+            codec_decode_add(shared_data(payload), shared_bytes(payload), 1.0f, sent, N, NULL),
+            STATUS_OK);
+        shared_unref(payload);
+        replica_answer(scene.replica, lease, REPLICA_APPLIED, scene.version);
+    }
+    atomic_store(&trainer.stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(replica_in_flight(scene.replica), 0);
+    assert_int_equal(replica_x_version(scene.replica), scene.version);
+    double trained = 0.001 * atomic_load(&trainer.steps);
+    for (uint64_t i = 0; i < N; i++) {
+        /* All that was trained is either sent (and, answered, left x) or still in w - x. */
+        double kept = (double)scene.w[i] - (double)replica_x(scene.replica)[i];
+        if (fabs(kept + (double)sent[i] - trained) > 1e-3 * (1 + trained))
+            fail_msg("parameter %u: trained %g, sent %g, kept %g", (unsigned)i, trained,
+                     (double)sent[i], kept);
+    }
+    free(sent);
+    scene_end(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_sequences), cmocka_unit_test(test_payload_is_residual),
         cmocka_unit_test(test_residual_mode),    cmocka_unit_test(test_merge_refuses),
         cmocka_unit_test(test_snapshot_forgets), cmocka_unit_test(test_broken_parameters),
+        cmocka_unit_test(test_two_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
