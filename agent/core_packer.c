@@ -9,10 +9,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define ORDERS_MAX 8192
 #define FLUSH_LOOK_US 1000
 #define POST_RETRY_US 20000
+#define NICE 5
 
 enum order_type { ORDER_MERGE, ORDER_PACK };
 
@@ -123,6 +126,8 @@ static void pack(struct packer *packer, struct order *order)
 static void *pack_thread(void *user)
 {
     struct packer *packer = user;
+    /* Training goes first where both want a processor; on Linux this is the thread's own value. */
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     while (!atomic_load(&packer->stopping)) {
         struct order *order = (struct order *)mailbox_take(packer->orders, -1);
         if (!order)

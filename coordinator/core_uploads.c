@@ -185,14 +185,6 @@ static void send_want(struct core *core, struct session *session, const struct u
     hub_send(core->hub, session->peer, &message);
 }
 
-static void send_ack(struct core *core, struct session *session, const struct upload *upload)
-{
-    struct wire_message message = {.type = WIRE_ack};
-    message.ack.stream = upload->stream;
-    message.ack.received = upload->received;
-    hub_send(core->hub, session->peer, &message);
-}
-
 static void storage_failed(struct core *core, struct session *session)
 {
     core_event(core, "storage.full", "error", session->volunteer->id,
@@ -315,7 +307,6 @@ void core_agent_frame(struct core *core, struct session *session, const struct m
         return;
     }
     upload->received += frame->bytes;
-    send_ack(core, session, upload);
     if (upload->received == upload->bytes)
         finish(core, session, upload);
 }

@@ -15,6 +15,7 @@
 #define SAME_STEPS 0.10 /* a smaller change is no change */
 #define CODE_MARGIN 1.02
 #define AHEAD_SPARE_MS 4000.0 /* to find out, to connect again, to get the next lease */
+#define LONG_LEASE_MS 2000.0  /* the link is slow: one lease more is held, whatever was seen */
 
 static const uint64_t densities[] = {256, 128, 64, 32, 16};
 
@@ -115,8 +116,9 @@ static void settle(struct adapt *adapt, uint64_t steps, uint64_t k)
 
 static uint64_t ahead_for(const struct adapt_inputs *in, double compute_ms)
 {
+    uint64_t usual = compute_ms >= LONG_LEASE_MS ? 2 : 1;
     if (in->longest_stall_ms <= 0 || compute_ms <= 0)
-        return 1;
+        return usual;
     double leases = ceil((in->longest_stall_ms * 1.25 + AHEAD_SPARE_MS) / compute_ms);
     return leases >= ADAPT_AHEAD_MAX - 1 ? ADAPT_AHEAD_MAX : 1 + (uint64_t)leases;
 }
@@ -141,7 +143,7 @@ static void explain(const struct job_spec *spec, const struct adapt_inputs *in,
                  choice->compute_ms / 1e3, choice->transfer_ms / 1e3);
     else if ((double)choice->steps > paced + 1)
         snprintf(text, room,
-                 "more steps, so that packing and merging (%.0f ms) take at most 1/40 of computing",
+                 "more steps, so that merging (%.3g ms) takes at most 1/40 of computing",
                  in->overhead_ms);
     else if (paced < spec->training.steps_per_lease)
         snprintf(text, room, "fewer steps: the fastest PC takes %.0f ms for one, this one %.0f ms",

@@ -21,7 +21,7 @@
 #define FRAME_MS 25 /* a data frame takes about that long on the link */
 #define FRAME_BYTES_MIN 1024
 #define WINDOW_MS 50 /* unacknowledged beyond 5/4 round trips: lost when the line breaks */
-#define WINDOW_BYTES_MIN 8192
+#define WINDOW_BYTES_MIN 32768
 #define FIRST_WINDOW_BYTES 65536 /* while the goodput is not known */
 #define FIRST_FRAME_BYTES 8192
 

@@ -117,4 +117,4 @@ jq -n --argjson profiles "$(words $profiles)" --argjson systems "$(words $system
 for profile in $profiles; do
     for system in $systems; do run_system "$profile" "$system"; done
 done
-"$PYTHON" "$HERE/report.py" "$WORK" $json
+"$PYTHON" -B "$HERE/report.py" "$WORK" $json

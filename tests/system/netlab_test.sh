@@ -40,7 +40,8 @@ between() { # WHAT MEASURED LOW HIGH
 }
 now() { netlab_stats c1 | jq .since_start_s; }
 until_second() { # of the lab
-    sleep "$(awk -v n="$(now)" -v t="$1" 'BEGIN { print t > n ? t - n : 0 }')"
+    local at
+    at=$(now) && sleep "$(awk -v n="$at" -v t="$1" 'BEGIN { print t > n ? t - n : 0 }')"
 }
 # iperf LINK OPTIONS…: the client's JSON. Every link has a server of its own. Niceness: the line is to be
 # measured and not how busy the machine is.
@@ -157,20 +158,21 @@ check_faults() { # on c10 (home50)
     iperf c10 -u -b 20M -l 500 -t 3 >"$WORK/loss"
     near "loss 5 %, percent" "$(jq .end.sum.lost_percent "$WORK/loss")" 5 20
     netlab_set c10 up loss=0% burst=20%/10
-    netlab_in c10 ping -i 0.002 -c 2000 "$NETLAB_HUB" >"$WORK/ping" || true
-    grep -o 'icmp_seq=[0-9]*' "$WORK/ping" | cut -d= -f2 | awk '
-        $1 > last + 1 { runs++; lost += $1 - last - 1 } { last = $1 }
-        END { print lost / 20, lost / runs }' >"$WORK/runs"
-    between "burst 20%/10, percent lost" "$(cut -d' ' -f1 "$WORK/runs")" 10 32
-    between "burst 20%/10, length" "$(cut -d' ' -f2 "$WORK/runs")" 6 15
-    netlab_set c10 up burst=0% reorder=5%
+    iperf c10 -u -b 10M -l 250 -t 2 >"$WORK/loss"
+    near "burst 20%/10, percent lost" "$(jq .end.sum.lost_percent "$WORK/loss")" 20 35
+    netlab_in c10 ping -l 400 -i 0.01 -c 700 "$NETLAB_HUB" >"$WORK/ping" || true
+    between "burst 20%/10, length" "$(grep -o 'icmp_seq=[0-9]*' "$WORK/ping" | cut -d= -f2 | awk '
+        $1 > last + 1 { runs++; lost += $1 - last - 1 } { last = $1 } END { print lost / runs }')" 4 25
+    netlab_set c10 up burst=0%
+    netlab_set c10 down reorder=5% # the receiver knows, and only the client's report is at hand
     local before
-    before=$(netlab_counter c10 up reordered)
-    iperf c10 -u -b 10M -l 1000 -t 2 >"$WORK/reorder"
+    before=$(netlab_counter c10 down reordered)
+    iperf c10 -R -u -b 10M -l 1000 -t 2 >"$WORK/reorder"
     between "reorder 5 %, iperf3 saw packets" "$(jq '.end.streams[0].udp.out_of_order // 0' "$WORK/reorder")" 20 2500
-    near "reorder 5 %, percent" "$(awk -v n="$(($(netlab_counter c10 up reordered) - before))" \
+    near "reorder 5 %, percent" "$(awk -v n="$(($(netlab_counter c10 down reordered) - before))" \
         -v p="$(jq .end.sum.packets "$WORK/reorder")" 'BEGIN { print 100 * n / p }')" 5 30
-    netlab_set c10 up reorder=0% duplicate=20%
+    netlab_set c10 down reorder=0%
+    netlab_set c10 up duplicate=20%
     netlab_in c10 ping -i 0.01 -c 200 "$NETLAB_HUB" >"$WORK/ping"
     between "duplicate 20 %, of 200" "$(grep -c DUP "$WORK/ping")" 20 62
     netlab_set c10 up duplicate=0% rate=10 queue=300ms
@@ -185,7 +187,7 @@ check_faults() { # on c10 (home50)
     load=$!
     sleep 1
     netlab_reset c10 1000
-    if wait $load; then fail "TCP survived a reset"; fi
+    wait $load || true # with -J iperf3 may tell of an error and yet exit with 0
     grep -qi "reset by peer" "$WORK/reset" || fail "no ECONNRESET: $(tail -n 3 "$WORK/reset")"
     sleep 1
     near "TCP after the reset, Mbit/s" "$(tcp_rate c10 up 2)" 50 10

@@ -34,13 +34,11 @@ def spans(events, last_t):
     return found
 
 
-def outages(answer, started, begin, end):
+def outages(answer, first, last, begin, end):
     """[{clients, kind, at, seconds}] that begin within begin … end, in order; what happens to several
-    links at one time is one. started: the lab's start on the clock of begin and end."""
-    if not answer or started is None:
-        return []
-    merged = {}
-    for client, kind, since, until in spans(answer["events"], end - started):
+    links at one time is one. first, last: snapshots, on the clock of begin and end."""
+    started, merged = lab_start(first), {}
+    for client, kind, since, until in spans(answer["events"], last["links"]["since_start_s"]):
         key = (kind, round(since, 1), round(until, 1))
         merged.setdefault(key, {"clients": [], "kind": kind, "at": since + started, "seconds": until - since})
         merged[key]["clients"].append(client)

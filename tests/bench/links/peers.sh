@@ -30,7 +30,7 @@ start_rank() {
         MASTER_ADDR="$(lab_address c1)" MASTER_PORT=29500 GLOO_SOCKET_IFNAME="$interface" \
         OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive \
         MALLOC_MMAP_THRESHOLD_=1000000000 MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_TOP_PAD_=67108864 \
-        /usr/bin/python3 "$here/../peers/$system.py" --state "$state" --wait-for-go "$@" \
+        /usr/bin/python3 -B "$here/../peers/$system.py" --state "$state" --wait-for-go "$@" \
         >"$results/rank.$rank.out" 2>"$results/rank.$rank.log" &
     RANKS+=($!)
 }

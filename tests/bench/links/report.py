@@ -63,9 +63,9 @@ def traffic(folder):
 
 
 def outages_of(folder, begin, end):
-    snapshot = load(folder, "begin.json")
-    started = lab_format.lab_start(snapshot) if snapshot else None
-    return lab_format.outages(load(folder, "events.json"), started, begin, end)
+    first, last = load(folder, "begin.json"), load(folder, "end.json")
+    events = load(folder, "events.json")
+    return lab_format.outages(events, first, last, begin, end) if first and last and events else []
 
 
 # ---- peers --------------------------------------------------------------------------------------
