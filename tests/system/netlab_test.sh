@@ -12,9 +12,9 @@ fail() {
     echo "FAILED: $*" >&2
     exit 1
 }
-for tool in ping iperf3 jq ip lsns setpriv; do
+for tool in ping iperf3 jq ip setpriv pgrep; do
     if ! command -v $tool >/dev/null; then
-        echo "netlab: $tool is missing (Debian: iputils-ping iperf3 jq iproute2 util-linux): SKIPPED" >&2
+        echo "netlab: $tool is missing (Debian: iputils-ping iperf3 jq iproute2 util-linux procps): SKIPPED" >&2
         exit 77
     fi
 done
@@ -41,25 +41,36 @@ between() { # WHAT MEASURED LOW HIGH
 now() { netlab_stats c1 | jq .since_start_s; }
 until_second() { # of the lab
     local at
-    at=$(now) && sleep "$(awk -v n="$at" -v t="$1" 'BEGIN { print t > n ? t - n : 0 }')"
+    at=$(now) || return 0 # the test has failed and the lab is gone
+    sleep "$(awk -v n="$at" -v t="$1" 'BEGIN { print (t > n ? t - n : 0) }')"
 }
-# iperf LINK OPTIONS…: the client's JSON. Every link has a server of its own. Niceness: the line is to be
-# measured and not how busy the machine is.
+# iperf LINK SECONDS OPTIONS…: the client's JSON. Every link has a server of its own. Niceness: the line is
+# to be measured and not how busy the machine is. Again if needed: iperf3 waits for ever when its first
+# datagram is lost.
 iperf() {
-    local link=$1
-    shift
-    netlab_in "$link" timeout 30 nice -n -19 iperf3 -J -c "$NETLAB_HUB" -p "$((5000 + ${link#c}))" "$@"
+    local link=$1 seconds=$2 _
+    shift 2
+    for _ in 1 2 3; do
+        if netlab_in "$link" timeout $((seconds + 5)) nice -n -19 iperf3 -J -c "$NETLAB_HUB" \
+            -p "$((5000 + ${link#c}))" -t "$seconds" "$@" >"$WORK/iperf.$link"; then
+            cat "$WORK/iperf.$link"
+            return
+        fi
+        sleep 0.5
+    done
+    echo "iperf3 $link $*: $(tail -n 5 "$WORK/iperf.$link")" >&2
+    return 1
 }
 way_option() { [ "$1" = up ] || echo -R; }
 # Mbit/s of IP packets, from what the receiver got.
 udp_rate() { # LINK WAY OFFERED SECONDS
     # shellcheck disable=SC2046
-    iperf "$1" -u -b "${3}M" -l 1400 -w 2M -t "$4" -O 1 $(way_option "$2") |
+    iperf "$1" "$4" -u -b "${3}M" -l 1400 -w 2M -O 1 $(way_option "$2") |
         jq '.end.sum_received.bits_per_second * 1428 / 1400 / 1e6'
 }
 tcp_rate() { # LINK WAY SECONDS
     # shellcheck disable=SC2046
-    iperf "$1" -t "$3" -O 1 $(way_option "$2") |
+    iperf "$1" "$3" -O 1 $(way_option "$2") |
         jq '.end.sum_received.bits_per_second * 1500 / 1448 / 1e6'
 }
 wanted_rate() { if [ "$2" = up ]; then echo "${UP[$1]}"; else echo "${DOWN[$1]}"; fi; }
@@ -155,10 +166,10 @@ check_faults() { # on c10 (home50)
     near "jitter, RTT ms" "$(ping_field 2 <"$WORK/ping")" 20 20
     grep -o 'icmp_seq=[0-9]*' "$WORK/ping" | cut -d= -f2 | sort -nc || fail "jitter changed the order"
     netlab_set c10 both jitter=0 loss-up=5%
-    iperf c10 -u -b 20M -l 500 -t 3 >"$WORK/loss"
+    iperf c10 3 -u -b 20M -l 500 >"$WORK/loss"
     near "loss 5 %, percent" "$(jq .end.sum.lost_percent "$WORK/loss")" 5 20
     netlab_set c10 up loss=0% burst=20%/10
-    iperf c10 -u -b 10M -l 250 -t 2 >"$WORK/loss"
+    iperf c10 2 -u -b 10M -l 250 >"$WORK/loss"
     near "burst 20%/10, percent lost" "$(jq .end.sum.lost_percent "$WORK/loss")" 20 35
     netlab_in c10 ping -l 400 -i 0.01 -c 700 "$NETLAB_HUB" >"$WORK/ping" || true
     between "burst 20%/10, length" "$(grep -o 'icmp_seq=[0-9]*' "$WORK/ping" | cut -d= -f2 | awk '
@@ -167,7 +178,7 @@ check_faults() { # on c10 (home50)
     netlab_set c10 down reorder=5% # the receiver knows, and only the client's report is at hand
     local before
     before=$(netlab_counter c10 down reordered)
-    iperf c10 -R -u -b 10M -l 1000 -t 2 >"$WORK/reorder"
+    iperf c10 2 -R -u -b 10M -l 1000 >"$WORK/reorder"
     between "reorder 5 %, iperf3 saw packets" "$(jq '.end.streams[0].udp.out_of_order // 0' "$WORK/reorder")" 20 2500
     near "reorder 5 %, percent" "$(awk -v n="$(($(netlab_counter c10 down reordered) - before))" \
         -v p="$(jq .end.sum.packets "$WORK/reorder")" 'BEGIN { print 100 * n / p }')" 5 30
@@ -176,14 +187,14 @@ check_faults() { # on c10 (home50)
     netlab_in c10 ping -i 0.01 -c 200 "$NETLAB_HUB" >"$WORK/ping"
     between "duplicate 20 %, of 200" "$(grep -c DUP "$WORK/ping")" 20 62
     netlab_set c10 up duplicate=0% rate=10 queue=300ms
-    iperf c10 -u -b 13M -l 1400 -t 3 >/dev/null &
+    iperf c10 3 -u -b 13M -l 1400 >/dev/null &
     local load=$!
     sleep 1.5
     netlab_in c10 ping -q -i 0.1 -c 10 "$NETLAB_HUB" >"$WORK/ping" || true
     near "a full buffer of 300 ms, RTT ms" "$(ping_field 2 <"$WORK/ping")" 320 10
     wait $load
     netlab_set c10 up rate=50
-    iperf c10 -t 20 >"$WORK/reset" 2>&1 &
+    iperf c10 10 >"$WORK/reset" 2>&1 &
     load=$!
     sleep 1
     netlab_reset c10 1000
@@ -288,30 +299,33 @@ CODE=0
 [ $CODE = 137 ] || fail "a command that was killed: $CODE instead of 137"
 CODE=0
 setpriv --bounding-set -net_admin,-sys_admin "$NETLAB" run --links c1:lan -- true 2>"$WORK/out" || CODE=$?
-[ $CODE = 77 ] && grep -q CAP_NET_ADMIN "$WORK/out" || fail "without capabilities: $CODE, $(cat "$WORK/out")"
+[ $CODE = 77 ] || fail "without capabilities: $CODE instead of 77"
+grep -q CAP_NET_ADMIN "$WORK/out" || fail "without capabilities: $(cat "$WORK/out")"
 
-# Ends of a lab. The marker is an argument of everything that it starts.
-namespaces() { lsns -n -t "$1" | wc -l; }
+# Ends of a lab. Everything that it starts has the marker or the socket among its arguments, and a
+# namespace without a bind mount or a process is gone with its devices.
 MARK=98765.$$
 marked() { pgrep -cf "^sleep $MARK" || true; }
-lab_with_sleepers() {
+lab_with_sleepers() { # FIRST COMMAND
     "$NETLAB" run --links c1:cable,c2:dsl --control "$WORK/control" -- bash -c \
         "$1 sleep $MARK & setsid sleep $MARK & $NETLAB exec c1 -- setsid sleep $MARK & sleep $MARK; true" \
         >/dev/null 2>&1 &
     LAB=$!
-    for _ in $(seq 50); do [ "$(marked)" -ge 4 ] && return; sleep 0.1; done
+    for _ in $(seq 50); do
+        [ "$(marked)" -lt 4 ] || return 0
+        sleep 0.1
+    done
     fail "the sleepers did not start"
 }
 all_gone() { # WHAT
     local _
     for _ in $(seq 30); do
-        [ "$(marked) $(namespaces net) $(namespaces pid)" = "0 $NET $PID" ] && return
+        pgrep -f "sleep $MARK|run .*--control $WORK/control" >/dev/null || return 0
         sleep 0.1
     done
-    fail "$1: left: $(marked) processes, $(namespaces net) network namespaces (before: $NET)"
+    fail "$1: left: $(pgrep -af "sleep $MARK|--control $WORK/control")"
 }
-NET=$(namespaces net) PID=$(namespaces pid)
-DEVICES=$(ip -br link | wc -l)
+DEVICES=$(ip -br link show type tun) MOUNTS=$(grep -c ' /proc ' /proc/mounts)
 for how in KILL TERM INT HUP; do
     lab_with_sleepers ""
     "$NETLAB" --control "$WORK/control" stats c2 | grep -q dsl || fail "stats from outside"
@@ -335,7 +349,8 @@ kill -TERM $LAB
 wait $LAB 2>/dev/null || true
 all_gone "a command that ignores SIGTERM"
 [ $SECONDS -le 7 ] || fail "a command that ignores SIGTERM held the lab for $SECONDS s"
-[ "$(ip -br link | wc -l)" = "$DEVICES" ] || fail "devices were left"
+[ "$(ip -br link show type tun)" = "$DEVICES" ] || fail "devices were left"
+[ "$(grep -c ' /proc ' /proc/mounts)" = "$MOUNTS" ] || fail "the lab's /proc was left"
 
 CODE=0
 "$NETLAB" run --links $LINKS -- bash "$SELF" || CODE=$?

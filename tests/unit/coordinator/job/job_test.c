@@ -208,6 +208,62 @@ static void test_same_nonce_same_lease(void **state)
     assert_int_equal(other.block_first, first.block_first + first.block_count);
 }
 
+static struct job_lease wish(struct rig *rig, uint64_t steps, uint64_t k, int64_t patience_us)
+{
+    struct job_lease lease;
+    const char *reason = "";
+    struct job_wish wish = {
+        .nonce = ++rig->nonce, .steps = steps, .k = k, .patience_us = patience_us};
+    if (job_grant(rig->job, volunteer_a, &wish, rig->now_us, &lease, &reason))
+        fail_msg("no lease: %s", reason);
+    return lease;
+}
+
+/* What an agent's controller asks for is granted within the job's bounds, and an update must have
+ * the density of its lease. */
+static void test_wishes_are_granted_within_bounds(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease usual = wish(rig, 0, 0, 0);
+    assert_int_equal(usual.steps, 10);
+    assert_int_equal(usual.k, 64);
+    struct job_lease longer = wish(rig, 20, 128, 90 * 1000000ll);
+    assert_int_equal(longer.steps, 20);
+    assert_int_equal(longer.samples, 160);
+    assert_int_equal(longer.k, 128);
+    assert_int_equal(longer.deadline_us, rig->now_us + 90 * 1000000ll);
+    struct job_lease least = wish(rig, 1, 1, 0), most = wish(rig, 1000000, 1000000, 0);
+    assert_int_equal(least.steps, job_spec_of(rig->job)->training.steps_min);
+    assert_int_equal(least.k, 16);
+    assert_int_equal(most.k, 256);
+    assert_true(most.steps <= job_spec_of(rig->job)->training.steps_max);
+    struct job_outcome outcome = submit(rig, &longer, 0, 3); /* made with k = 64 */
+    assert_int_equal(outcome.verdict, VERDICT_REFUSED);
+    assert_int_equal(outcome.reason, REASON_DAMAGED);
+    outcome = submit(rig, &usual, 0, 3);
+    assert_int_equal(outcome.verdict, VERDICT_APPLIED);
+}
+
+/* Leases in store wait for the one in work: its progress is good for all. */
+static void test_progress_keeps_the_stored_leases(void **state)
+{
+    struct rig *rig = *state;
+    evaluate_first(rig);
+    struct job_lease current = wish(rig, 0, 0, 30 * 1000000ll);
+    struct job_lease stored = wish(rig, 0, 0, 30 * 1000000ll), late;
+    rig->now_us += 29 * 1000000ll;
+    job_progress(rig->job, current.id, volunteer_a, 3, rig->now_us);
+    rig->now_us += 29 * 1000000ll;
+    assert_false(job_expire_next(rig->job, rig->now_us, &late));
+    job_progress(rig->job, current.id, volunteer_a, 3, rig->now_us); /* no progress */
+    rig->now_us += 2 * 1000000ll;
+    assert_true(job_expire_next(rig->job, rig->now_us, &late));
+    assert_true(job_expire_next(rig->job, rig->now_us, &late));
+    assert_true(strcmp(late.id, stored.id) == 0 || strcmp(late.id, current.id) == 0);
+    assert_false(job_expire_next(rig->job, rig->now_us, &late));
+}
+
 /* pain B1: the same update three times, the last after a restart: applied once, same answer. */
 static void test_pain_B1_duplicate_gets_same_answer(void **state)
 {
@@ -511,6 +567,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_too_old_an_update_is_stale_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hostile_offers_change_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_wishes_are_granted_within_bounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_progress_keeps_the_stored_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(test_updates_durable_together_replay_and_verify, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_deltas_lead_a_replica_to_the_same_bits, setup,
