@@ -122,6 +122,7 @@ static void *loop(void *context)
             if (tick++ % TICKS_PER_SECOND == 0) {
                 core_jobs_tick(core, now_us);
                 core_live_tick(core);
+                core_spread_tick(core);
             }
             core_deltas_tick(core);
             next_tick_us += TICK_US;

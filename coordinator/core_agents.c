@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SPREAD_MS_PER_AGENT 10u
+#define SPREAD_SAME_MS 500u /* a smaller change is not told */
+
 /* --- the hub's thread ---------------------------------------------------------------------- */
 
 /* Messages vary from 30 bytes to 18 KiB in memory: a mail is only as long as its type. */
@@ -77,7 +80,8 @@ static void on_frame(void *context, uint64_t peer, const struct frame *frame)
         hub_close(core->hub, peer, END_INTERNAL, "the coordinator is overloaded", 10000);
         return;
     }
-    /* From here, not from the core's loop: the agent measures its link by it, not the loop's load. */
+    /* From here, not from the core's loop: the agent measures its link by it, not the loop's load.
+     */
     struct wire_message ack = {
         .type = WIRE_ack,
         .ack = {.stream = frame->stream, .received = frame->offset + frame->payload_bytes}};
@@ -212,7 +216,7 @@ static uint64_t reconnect_spread_ms(const struct core *core)
 {
     struct hub_counters counters;
     hub_read_counters(core->hub, &counters);
-    return counters.agents * 10;
+    return counters.agents * SPREAD_MS_PER_AGENT;
 }
 
 static void send_welcome(struct core *core, struct session *session)
@@ -226,9 +230,23 @@ static void send_welcome(struct core *core, struct session *session)
     welcome->ping_ms = core->hub_options.timers.ping_ms;
     welcome->silence_ms = core->hub_options.timers.silence_ms;
     welcome->stall_ms = core->hub_options.timers.stall_ms;
-    welcome->reconnect_spread_ms = reconnect_spread_ms(core);
+    session->spread_ms = welcome->reconnect_spread_ms = reconnect_spread_ms(core);
     welcome->data_frame_bytes = core->hub_options.data_frame_bytes;
     hub_send(core->hub, session->peer, &message);
+}
+
+void core_spread_tick(struct core *core)
+{
+    uint64_t spread_ms = reconnect_spread_ms(core);
+    struct wire_message message = {.type = WIRE_spread, .spread.reconnect_spread_ms = spread_ms};
+    for (struct session *session = core->sessions; session; session = session->next) {
+        bool grown = spread_ms > session->spread_ms * 5 / 4 + SPREAD_SAME_MS;
+        bool shrunk = spread_ms * 2 + SPREAD_SAME_MS < session->spread_ms;
+        if (!session->volunteer || (!grown && !shrunk))
+            continue;
+        session->spread_ms = spread_ms;
+        hub_send(core->hub, session->peer, &message);
+    }
 }
 
 static void accept_session(struct core *core, struct session *session, struct volunteer *volunteer)

@@ -135,6 +135,7 @@ struct session {
     uint64_t sent_version;
     char have_job[ID_BYTES];
     uint64_t have_version, have_hash;
+    uint64_t spread_ms;       /* as it was told */
     uint64_t offered_version; /* of the snapshot that was last offered to it */
     uint64_t part_bytes;      /* of the delta after have_version */
     uint32_t last_stream;
@@ -224,6 +225,7 @@ struct hub_callbacks core_hub_callbacks(struct core *core);
 struct session *session_by_peer(struct core *core, uint64_t peer);
 struct volunteer *volunteer_by_id(struct core *core, const char *id);
 enum status core_volunteer_add(struct core *core, const struct store_volunteer *row) MUST_CHECK;
+void core_spread_tick(struct core *core); /* tells everybody when the fleet's size has changed */
 void core_agent_opened(struct core *core, const struct mail_opened *mail);
 void core_agent_closed(struct core *core, const struct mail_closed *mail);
 void core_agent_hello(struct core *core, struct session *session, const struct wire_hello *hello);

