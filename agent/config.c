@@ -3,6 +3,7 @@
  */
 #include "agent/config.h"
 
+#include "agent/session/proxy.h"
 #include "common/base/bytes.h"
 #include "common/base/file.h"
 
@@ -100,6 +101,11 @@ static enum status check_text(const struct option *option, const char *text, str
         strcmp(text, "warn") && strcmp(text, "error"))
         return error_set(err, STATUS_INVALID, "log_level = %.40s: use debug, info, warn or error",
                          text);
+    struct proxy proxy;
+    struct error cause = {0};
+    if (strcmp(option->name, "proxy") == 0 && text[0] && strcmp(text, PROXY_NONE) != 0 &&
+        proxy_parse(text, &proxy, &cause))
+        return error_set(err, STATUS_INVALID, "%s", cause.text); /* never the text: a password */
     return STATUS_OK;
 }
 

@@ -29,8 +29,13 @@ struct fetcher {
     atomic_bool stopping;
     unsigned current; /* generation of the mail in work */
     struct backoff backoff;
-    const char *what; /* in work, for the log */
+    struct route route;
+    uint64_t bytes_per_s_max;
+    /* What the log says of the file in work. */
+    const char *what;
     int64_t logged_us;
+    uint64_t logged_bytes;
+    double bytes_per_s; /* smoothed; 0: not known */
 };
 
 static bool is_cancelled(void *user)
@@ -39,16 +44,55 @@ static bool is_cancelled(void *user)
     return atomic_load(&fetcher->stopping) || atomic_load(&fetcher->generation) != fetcher->current;
 }
 
+/* "1:02:03" or "4:05" */
+static void duration_text(double seconds, char ret[32])
+{
+    unsigned long long s = seconds < 360000 ? (unsigned long long)seconds : 359999;
+    if (s >= 3600)
+        snprintf(ret, 32, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(ret, 32, "%llu:%02llu", s / 60, s % 60);
+}
+
+static void measure_rate(struct fetcher *fetcher, uint64_t done_bytes, int64_t now_us)
+{
+    int64_t passed_us = now_us - fetcher->logged_us;
+    if (passed_us <= 0 || fetcher->logged_bytes == UINT64_MAX || done_bytes < fetcher->logged_bytes)
+        return;
+    double rate = (double)(done_bytes - fetcher->logged_bytes) * 1e6 / (double)passed_us;
+    fetcher->bytes_per_s = fetcher->bytes_per_s > 0 ? 0.5 * (fetcher->bytes_per_s + rate) : rate;
+}
+
 static void on_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct fetcher *fetcher = user;
     int64_t now_us = clock_monotonic_us();
-    if (done_bytes < total_bytes && now_us - fetcher->logged_us < PROGRESS_LOG_US)
+    bool first = fetcher->logged_bytes == UINT64_MAX; /* what was there already is no speed */
+    if (first)
+        fetcher->logged_us = now_us;
+    if (!first && done_bytes < total_bytes && now_us - fetcher->logged_us < PROGRESS_LOG_US)
         return;
+    measure_rate(fetcher, done_bytes, now_us);
     fetcher->logged_us = now_us;
+    fetcher->logged_bytes = done_bytes;
+    if (first && done_bytes < total_bytes)
+        return;
     double percent = total_bytes > 0 ? 100.0 * (double)done_bytes / (double)total_bytes : 100.0;
-    log_info("download", "%s: %.0f %% of %.1f MB", fetcher->what, percent,
-             (double)total_bytes / 1e6);
+    char rate[32] = "", left[48] = "", duration[32];
+    if (fetcher->bytes_per_s > 0)
+        snprintf(rate, sizeof rate, ", %.2f MB/s", fetcher->bytes_per_s / 1e6);
+    if (fetcher->bytes_per_s > 0 && done_bytes < total_bytes) {
+        duration_text((double)(total_bytes - done_bytes) / fetcher->bytes_per_s, duration);
+        snprintf(left, sizeof left, ", %s left", duration);
+    }
+    log_info("download", "%s: %.0f %% of %.1f MB%s%s", fetcher->what, percent,
+             (double)total_bytes / 1e6, rate, left);
+}
+
+static void on_mirror_failed(void *user, const char *text)
+{
+    struct fetcher *fetcher = user;
+    log_warn("download", "%s: another source is asked (%s)", fetcher->what, text);
 }
 
 static void report(struct fetcher *fetcher, enum core_mail_type type,
@@ -79,14 +123,24 @@ static void nap(struct fetcher *fetcher, int64_t wait_ms)
 
 /* True when the file is there; false when cancelled or given up (reported). */
 static bool fetch_file(struct fetcher *fetcher, const struct fetch_mail *fetch,
-                       const struct download *download)
+                       const struct download *wanted)
 {
     unsigned missing = 0;
-    fetcher->logged_us = clock_monotonic_us();
-    backoff_init(&fetcher->backoff, (uint64_t)fetcher->logged_us);
+    struct download_history history = {0};
+    struct download download = *wanted;
+    download.history = &history;
+    download.route = &fetcher->route;
+    download.bytes_per_s_max = fetcher->bytes_per_s_max;
+    download.progress = on_progress;
+    download.mirror_failed = on_mirror_failed;
+    download.is_cancelled = is_cancelled;
+    download.user = fetcher;
+    fetcher->logged_bytes = UINT64_MAX;
+    fetcher->bytes_per_s = 0;
+    backoff_init(&fetcher->backoff, (uint64_t)clock_monotonic_us());
     while (!is_cancelled(fetcher)) {
         struct error err = {0};
-        enum status status = download_run(download, &err);
+        enum status status = download_run(&download, &err);
         if (!status)
             return true;
         if (is_cancelled(fetcher))
@@ -99,6 +153,21 @@ static bool fetch_file(struct fetcher *fetcher, const struct fetch_mail *fetch,
         nap(fetcher, backoff_next_ms(&fetcher->backoff, 0) + NAP_US / 1000);
     }
     return false;
+}
+
+/* Mirrors first, the coordinator last, as download.h wants them. */
+static size_t list_sources(const struct fetch_mail *fetch, const struct job_artifact *artifact,
+                           const char *url, struct download_source ret[DOWNLOAD_SOURCES_MAX])
+{
+    size_t count = 0;
+#ifdef JOB_MIRRORS_MAX
+    for (size_t i = 0; i < artifact->mirror_count && count < DOWNLOAD_SOURCES_MAX - 1; i++)
+        ret[count++] = (struct download_source){.url = artifact->mirrors[i]};
+#else
+    (void)artifact;
+#endif
+    ret[count++] = (struct download_source){.url = url, .token = fetch->token};
+    return count;
 }
 
 static bool fetch_artifacts(struct fetcher *fetcher, const struct fetch_mail *fetch)
@@ -114,16 +183,14 @@ static bool fetch_artifacts(struct fetcher *fetcher, const struct fetch_mail *fe
             return false;
         }
         fetcher->what = artifact->id;
+        struct download_source sources[DOWNLOAD_SOURCES_MAX];
         struct download download = {
-            .url = url,
-            .token = fetch->token,
+            .sources = sources,
+            .source_count = list_sources(fetch, artifact, url, sources),
             .path = artifact->path,
             .part_path = part,
             .bytes = artifact->bytes,
             .sha256 = artifact->sha256,
-            .progress = on_progress,
-            .is_cancelled = is_cancelled,
-            .user = fetcher,
         };
         if (!fetch_file(fetcher, fetch, &download))
             return false;
@@ -141,16 +208,14 @@ static bool fetch_replica(struct fetcher *fetcher, const struct fetch_mail *fetc
     }
     fetcher->what = "the model";
     char etag[DOWNLOAD_ETAG_BYTES] = "";
+    struct download_source source = {.url = url, .token = fetch->token};
     struct download download = {
-        .url = url,
-        .token = fetch->token,
+        .sources = &source,
+        .source_count = 1,
         .path = fetch->path,
         .part_path = part,
         .bytes = fetch->replica.bytes,
         .etag = &etag,
-        .progress = on_progress,
-        .is_cancelled = is_cancelled,
-        .user = fetcher,
     };
     bool ok = fetch_file(fetcher, fetch, &download);
     if (!ok)
@@ -215,6 +280,12 @@ void fetcher_stop(struct fetcher *fetcher)
         free(mail);
     mailbox_free(fetcher->inbox);
     free(fetcher);
+}
+
+void fetcher_configure(struct fetcher *fetcher, const struct route *route, uint64_t bytes_per_s_max)
+{
+    fetcher->route = *route; /* the first order's mailbox carries it over to the thread */
+    fetcher->bytes_per_s_max = bytes_per_s_max;
 }
 
 enum status fetcher_post(struct fetcher *fetcher, struct fetch_mail *mail)

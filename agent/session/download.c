@@ -1,6 +1,8 @@
 /* libcurl download with resume. Download thread. Surprising decision: nothing is written before the
  * response's status, length and range have been checked, so an error page (a 416, a captive
- * portal's HTML with 200) never reaches the file; a response without a length is refused. */
+ * portal's HTML with 200) never reaches the file; a response without a length is refused. What one
+ * source left in the .part file the next one continues: the SHA-256 decides in the end, and only a
+ * source that sent all of a wrong file is known to be at fault. */
 #include "agent/session/download.h"
 
 #include "common/base/bytes.h"
@@ -15,20 +17,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_SECONDS 20l
-#define STALL_SECONDS 30l
+#define STALL_SECONDS 30u
+#define MIRROR_BYTES_PER_S_MIN 500 /* slower for STALL_SECONDS, and the next source is asked */
+#define MIRROR_FAILURES_MAX 3
+#define READ_BYTES_MIN 1024
+#define READ_BYTES_MAX 16384
+#define READS_PER_SECOND 400 /* libcurl takes up to 100 at once, whatever the cap says */
 #define PROGRESS_US 250000
 
 struct transfer {
     const struct download *download;
+    struct download_history *history;
+    const struct download_source *source;
+    bool is_mirror;
+    struct url url;
+    struct proxy proxy;
+    char details[CURL_ERROR_SIZE];
     CURL *curl;
     int fd;
     uint64_t offset;   /* where this attempt starts */
     uint64_t position; /* next byte of the file */
     bool checked;      /* the response's head is what we asked for */
     bool restart;      /* the .part file is of no use */
+    bool mixed;        /* wrong, but not all of it came from this source */
     char range[96];    /* Content-Range */
     char length[24];   /* Content-Length */
     char type[64];     /* Content-Type */
@@ -101,18 +116,24 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
 static enum status refuse(struct transfer *transfer, enum status status, const char *what)
 {
     transfer->status =
-        error_set(transfer->err, status, "download of %s: %s", transfer->download->url, what);
+        error_set(transfer->err, status, "download of %.120s: %s", transfer->source->url, what);
     return status;
 }
 
 static enum status check_http_status(struct transfer *transfer, long code)
 {
     char text[64];
+    struct error cause;
     snprintf(text, sizeof text, "the server answered %ld", code);
     switch (code) {
     case 200:
     case 206:
         return STATUS_OK;
+    case 407:
+        if (!transfer->proxy.used)
+            return refuse(transfer, STATUS_UNAVAILABLE, text);
+        route_explain_refusal(code, &transfer->proxy, &cause);
+        return refuse(transfer, cause.status, cause.text);
     case 401:
     case 403:
         return refuse(transfer, STATUS_DENIED, text);
@@ -151,7 +172,7 @@ static enum status check_head(struct transfer *transfer)
         total = strtoull(transfer->length, &end, 10);
         if (end == transfer->length || *end != '\0' || total != bytes)
             return refuse(transfer, STATUS_CORRUPT, "its length is not the announced one");
-        transfer->position = 0; /* the server does not resume: start again */
+        transfer->offset = transfer->position = 0; /* the server does not resume: start again */
         if (ftruncate(transfer->fd, 0) < 0)
             return refuse(transfer, STATUS_IO, "cannot empty the partial file");
     }
@@ -180,6 +201,15 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
     return bytes;
 }
 
+static void report_progress(struct transfer *transfer, uint64_t done_bytes)
+{
+    const struct download *download = transfer->download;
+    if (done_bytes > transfer->history->reported_bytes)
+        transfer->history->reported_bytes = done_bytes;
+    if (download->progress)
+        download->progress(download->user, transfer->history->reported_bytes, download->bytes);
+}
+
 static int on_progress(void *user, curl_off_t down_total, curl_off_t down_now, curl_off_t up_total,
                        curl_off_t up_now)
 {
@@ -191,26 +221,50 @@ static int on_progress(void *user, curl_off_t down_total, curl_off_t down_now, c
         return 1;
     }
     int64_t now_us = clock_monotonic_us();
-    if (download->progress && now_us - transfer->progress_us >= PROGRESS_US) {
+    if (now_us - transfer->progress_us >= PROGRESS_US) {
         transfer->progress_us = now_us;
-        download->progress(download->user, transfer->position, download->bytes);
+        report_progress(transfer, transfer->position);
     }
     return 0;
 }
 
-/* --- one attempt ------------------------------------------------------------------------------ */
+/* --- one source ------------------------------------------------------------------------------- */
+
+static bool set_limits(const struct transfer *transfer)
+{
+    CURL *curl = transfer->curl;
+    const struct download *download = transfer->download;
+    uint64_t cap = download->bytes_per_s_max, piece = cap / READS_PER_SECOND;
+    long least = transfer->is_mirror && (cap == 0 || cap >= 4 * MIRROR_BYTES_PER_S_MIN)
+                     ? MIRROR_BYTES_PER_S_MIN
+                     : 1;
+    long stall_s = (long)(download->stall_s > 0 ? download->stall_s : STALL_SECONDS);
+    if (curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_SECONDS) ||
+        curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, least) ||
+        curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, stall_s))
+        return false;
+    if (cap == 0)
+        return true;
+    long read_bytes = piece < READ_BYTES_MIN   ? READ_BYTES_MIN
+                      : piece > READ_BYTES_MAX ? READ_BYTES_MAX
+                                               : (long)piece;
+    return !curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, read_bytes) &&
+           !curl_easy_setopt(curl, CURLOPT_MAX_RECV_SPEED_LARGE, (curl_off_t)cap);
+}
 
 static enum status set_options(struct transfer *transfer, struct curl_slist *headers)
 {
     CURL *curl = transfer->curl;
-    const struct download *download = transfer->download;
-    bool failed = curl_easy_setopt(curl, CURLOPT_URL, download->url) ||
+    struct error cause = {0};
+    if (url_parse_file(transfer->source->url, &transfer->url, &cause) ||
+        route_apply(transfer->download->route, &transfer->url, curl, &transfer->proxy, &cause))
+        return refuse(transfer, cause.status, cause.text);
+    bool failed = curl_easy_setopt(curl, CURLOPT_URL, transfer->source->url) ||
                   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") ||
                   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1l) ||
                   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0l) ||
-                  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_SECONDS) ||
-                  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1l) ||
-                  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS) ||
+                  curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1l) ||
+                  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, transfer->details) ||
                   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers) ||
                   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header) ||
                   curl_easy_setopt(curl, CURLOPT_HEADERDATA, transfer) ||
@@ -218,7 +272,7 @@ static enum status set_options(struct transfer *transfer, struct curl_slist *hea
                   curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer) ||
                   curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress) ||
                   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, transfer) ||
-                  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0l);
+                  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0l) || !set_limits(transfer);
     char range[32];
     if (!failed && transfer->offset > 0) {
         snprintf(range, sizeof range, "%llu-", (unsigned long long)transfer->offset);
@@ -231,16 +285,22 @@ static enum status explain(struct transfer *transfer, CURLcode code)
 {
     if (transfer->status)
         return transfer->status;
-    if (code == CURLE_OK && !transfer->checked && check_head(transfer)) /* no body came */
+    long answered = 0;
+    curl_easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &answered);
+    bool ended = code == CURLE_OK || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR ||
+                 code == CURLE_GOT_NOTHING;
+    if (ended && answered > 0 && !transfer->checked && check_head(transfer)) /* no body came */
         return transfer->status;
-    if (transfer->position < transfer->download->bytes &&
-        (code == CURLE_OK || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR ||
-         code == CURLE_GOT_NOTHING))
+    if (ended && transfer->checked && transfer->position < transfer->download->bytes)
         return refuse(transfer, STATUS_TRUNCATED, "the connection ended too early");
     if (code == CURLE_OK)
         return STATUS_OK;
-    return refuse(transfer, code == CURLE_OPERATION_TIMEDOUT ? STATUS_TIMEOUT : STATUS_UNAVAILABLE,
-                  curl_easy_strerror(code));
+    struct error cause = {0};
+    if (code == CURLE_OPERATION_TIMEDOUT && transfer->checked)
+        return refuse(transfer, STATUS_TIMEOUT, "it stalled; hardly a byte came any more");
+    route_explain(transfer->curl, code, transfer->details, &transfer->url, &transfer->proxy,
+                  &cause);
+    return refuse(transfer, cause.status, cause.text);
 }
 
 static enum status fetch(struct transfer *transfer)
@@ -248,9 +308,9 @@ static enum status fetch(struct transfer *transfer)
     const struct download *download = transfer->download;
     char bearer[256];
     snprintf(bearer, sizeof bearer, "Authorization: Bearer %s",
-             download->token ? download->token : "");
+             transfer->source->token ? transfer->source->token : "");
     struct curl_slist *headers = curl_slist_append(NULL, "Accept-Encoding: identity");
-    bool failed = !headers || (download->token && !curl_slist_append(headers, bearer));
+    bool failed = !headers || (transfer->source->token && !curl_slist_append(headers, bearer));
     explicit_bzero(bearer, sizeof bearer);
     if (!failed && download->etag && transfer->offset > 0) {
         char unchanged[DOWNLOAD_ETAG_BYTES + 16];
@@ -270,10 +330,9 @@ static enum status fetch(struct transfer *transfer)
 static enum status finish(struct transfer *transfer)
 {
     const struct download *download = transfer->download;
-    if (download->progress)
-        download->progress(download->user, download->bytes, download->bytes);
     if (download->sha256 && !file_has_sha256(transfer->fd, download->bytes, download->sha256)) {
         transfer->restart = true;
+        transfer->mixed = transfer->offset > 0;
         return refuse(transfer, STATUS_CORRUPT, "its SHA-256 is not the announced one");
     }
     if (fdatasync(transfer->fd) < 0)
@@ -281,34 +340,132 @@ static enum status finish(struct transfer *transfer)
                                download->part_path);
     if (rename(download->part_path, download->path) < 0)
         return error_set_errno(transfer->err, errno, "cannot rename %s", download->part_path);
+    report_progress(transfer, download->bytes);
     return STATUS_OK;
+}
+
+static unsigned long long megabytes(uint64_t bytes)
+{
+    return (bytes + 999999) / 1000000;
+}
+
+static enum status check_space(struct transfer *transfer)
+{
+    const struct download *download = transfer->download;
+    struct statvfs disk;
+    if (fstatvfs(transfer->fd, &disk) < 0)
+        return STATUS_OK; /* the write will tell */
+    uint64_t missing = download->bytes - transfer->offset;
+    uint64_t available = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (available >= DOWNLOAD_SPARE_BYTES && available - DOWNLOAD_SPARE_BYTES >= missing)
+        return STATUS_OK;
+    return error_set(transfer->err, STATUS_NO_SPACE,
+                     "no room for %.140s: %llu MB are needed (%llu MB of them stay free), but only "
+                     "%llu MB are free; make room or choose another --state-dir",
+                     download->path, megabytes(missing + DOWNLOAD_SPARE_BYTES),
+                     megabytes(DOWNLOAD_SPARE_BYTES), (unsigned long long)(available / 1000000));
+}
+
+/* Where this attempt starts; what is in the .part file and of no use goes. */
+static enum status find_offset(struct transfer *transfer)
+{
+    const struct download *download = transfer->download;
+    struct stat info;
+    if (fstat(transfer->fd, &info) < 0)
+        return error_set_errno(transfer->err, errno, "cannot read the size of %s",
+                               download->part_path);
+    if ((uint64_t)info.st_size <= download->bytes &&
+        (!download->etag || (*download->etag)[0] != '\0'))
+        transfer->offset = (uint64_t)info.st_size;
+    else if (ftruncate(transfer->fd, 0) < 0)
+        return error_set_errno(transfer->err, errno, "cannot empty %s", download->part_path);
+    transfer->position = transfer->offset;
+    return STATUS_OK;
+}
+
+static enum status ask_source(struct transfer *transfer)
+{
+    const struct download *download = transfer->download;
+    transfer->fd = open(download->part_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (transfer->fd < 0)
+        return error_set_errno(transfer->err, errno, "cannot create %s", download->part_path);
+    enum status status = find_offset(transfer);
+    if (!status && transfer->position < download->bytes) {
+        status = check_space(transfer);
+        if (!status)
+            status = fetch(transfer);
+    }
+    if (!status)
+        status = finish(transfer);
+    if (transfer->restart && ftruncate(transfer->fd, 0) < 0)
+        unlink(download->part_path);
+    close(transfer->fd);
+    return status;
+}
+
+/* --- all sources ------------------------------------------------------------------------------ */
+
+/* SIZE_MAX: the coordinator's turn has come. */
+static size_t pick_mirror(const struct download_history *history, size_t mirrors)
+{
+    unsigned failures_max = mirrors > MIRROR_FAILURES_MAX ? (unsigned)mirrors : MIRROR_FAILURES_MAX;
+    if (history->mirror_failures >= failures_max)
+        return SIZE_MAX;
+    for (size_t i = 0; i < mirrors; i++) {
+        size_t mirror = (history->next_mirror + i) % mirrors;
+        if (!(history->unfit >> mirror & 1))
+            return mirror;
+    }
+    return SIZE_MAX;
+}
+
+/* Whether another source may do better: not when it is this machine that fails. */
+static bool is_the_sources_fault(enum status status)
+{
+    return status == STATUS_UNAVAILABLE || status == STATUS_TIMEOUT || status == STATUS_TRUNCATED ||
+           status == STATUS_CORRUPT || status == STATUS_NOT_FOUND || status == STATUS_DENIED ||
+           status == STATUS_INVALID;
+}
+
+static void note_failure(struct download_history *history, size_t mirror, enum status status,
+                         bool mixed)
+{
+    history->mirror_failures++;
+    history->next_mirror = mirror + 1;
+    if (status == STATUS_NOT_FOUND || status == STATUS_DENIED || status == STATUS_INVALID ||
+        (status == STATUS_CORRUPT && !mixed))
+        history->unfit |= 1u << mirror;
 }
 
 enum status download_run(const struct download *download, struct error *err)
 {
-    struct transfer transfer = {.download = download, .err = err};
-    transfer.fd = open(download->part_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (transfer.fd < 0)
-        return error_set_errno(err, errno, "cannot create %s", download->part_path);
-
-    struct stat info = {0};
-    enum status status = STATUS_OK;
-    if (fstat(transfer.fd, &info) < 0)
-        status = error_set_errno(err, errno, "cannot read the size of %s", download->part_path);
-    bool of_use = (uint64_t)info.st_size <= download->bytes &&
-                  (!download->etag || (*download->etag)[0] != '\0');
-    if (!status && of_use)
-        transfer.offset = (uint64_t)info.st_size;
-    else if (!status && ftruncate(transfer.fd, 0) < 0)
-        status = error_set_errno(err, errno, "cannot empty %s", download->part_path);
-    transfer.position = transfer.offset;
-
-    if (!status && transfer.position < download->bytes)
-        status = fetch(&transfer);
-    if (!status)
-        status = finish(&transfer);
-    if (transfer.restart && ftruncate(transfer.fd, 0) < 0)
-        unlink(download->part_path);
-    close(transfer.fd);
+    struct download_history none = {0};
+    struct download_history *history = download->history ? download->history : &none;
+    if (download->source_count == 0 || download->source_count > DOWNLOAD_SOURCES_MAX ||
+        (download->etag && download->source_count > 1))
+        return error_set(err, STATUS_INVALID, "a download needs 1 to %d sources",
+                         DOWNLOAD_SOURCES_MAX);
+    size_t coordinator = download->source_count - 1, mirror;
+    struct error cause = {0};
+    while ((mirror = pick_mirror(history, coordinator)) != SIZE_MAX) {
+        struct transfer transfer = {.download = download,
+                                    .history = history,
+                                    .source = &download->sources[mirror],
+                                    .is_mirror = true,
+                                    .err = &cause};
+        enum status status = ask_source(&transfer);
+        if (!is_the_sources_fault(status))
+            return status ? error_set(err, status, "%s", cause.text) : STATUS_OK;
+        note_failure(history, mirror, status, transfer.mixed);
+        if (download->mirror_failed)
+            download->mirror_failed(download->user, cause.text);
+    }
+    struct transfer transfer = {.download = download,
+                                .history = history,
+                                .source = &download->sources[coordinator],
+                                .err = err};
+    enum status status = ask_source(&transfer);
+    if (status == STATUS_UNAVAILABLE || status == STATUS_TIMEOUT)
+        history->mirror_failures = 0; /* perhaps it was this PC's own connection */
     return status;
 }

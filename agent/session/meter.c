@@ -14,22 +14,19 @@ uint64_t meter_wait_ms(struct meter *meter, int64_t now_us)
 {
     if (meter->bytes_per_s == 0)
         return 0;
-    double rate = (double)meter->bytes_per_s;
-    double more = rate * (double)(now_us - meter->filled_us) / 1e6;
-    if (more >= 1) { /* less stays to be counted */
-        double most = rate / BURST_PER_SECOND;
-        double tokens = (double)meter->tokens + more;
-        meter->tokens = (int64_t)(tokens > most ? most : tokens);
-        meter->filled_us = now_us;
-    }
+    double rate = (double)meter->bytes_per_s, most = rate / BURST_PER_SECOND;
+    meter->tokens += rate * (double)(now_us - meter->filled_us) / 1e6;
+    if (meter->tokens > most)
+        meter->tokens = most;
+    meter->filled_us = now_us;
     if (meter->tokens >= 0)
         return 0;
-    double wait_ms = 1000.0 * (double)-meter->tokens / rate;
-    return wait_ms < 1 ? 1 : wait_ms > WAIT_MS_MAX ? WAIT_MS_MAX : (uint64_t)wait_ms + 1;
+    double wait_ms = 1000.0 * -meter->tokens / rate;
+    return wait_ms > WAIT_MS_MAX ? WAIT_MS_MAX : (uint64_t)wait_ms + 1;
 }
 
 void meter_spend(struct meter *meter, size_t bytes)
 {
     if (meter->bytes_per_s > 0)
-        meter->tokens -= (int64_t)bytes;
+        meter->tokens -= (double)bytes;
 }

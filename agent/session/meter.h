@@ -8,7 +8,7 @@
 
 struct meter {
     uint64_t bytes_per_s; /* 0: no cap */
-    int64_t tokens;       /* bytes */
+    double tokens;        /* bytes */
     int64_t filled_us;
 };
 

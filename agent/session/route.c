@@ -163,6 +163,8 @@ enum status route_explain(CURL *curl, CURLcode code, const char *details, const 
 {
     long proxy_code = 0;
     curl_easy_getinfo(curl, CURLINFO_HTTP_CONNECTCODE, &proxy_code);
+    if (proxy->used && proxy_code > 0 && proxy_code / 100 != 2)
+        return route_explain_refusal(proxy_code, proxy, err);
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
         return error_set(err, STATUS_UNAVAILABLE,
@@ -193,11 +195,12 @@ enum status route_explain(CURL *curl, CURLcode code, const char *details, const 
     default:
         break;
     }
-    if (proxy->used && proxy_code > 0 && proxy_code / 100 != 2)
-        return route_explain_refusal(proxy_code, proxy, err);
     if (proxy->used && proxy_code == 0 &&
         (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING))
         return error_set(err, STATUS_UNAVAILABLE, "the proxy %s broke the connection off",
                          proxy->name);
+    if (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING)
+        return error_set(err, STATUS_UNAVAILABLE, "%s closed the connection without an answer",
+                         url->authority);
     return error_set(err, STATUS_UNAVAILABLE, "%s: %s", url->authority, curl_easy_strerror(code));
 }

@@ -37,6 +37,17 @@ static void test_order_of_sources(void **state)
     assert_int_equal(config.cpu_percent, 10);
     assert_int_equal(config.threads, 3);
     assert_string_equal(config.label, "the = one");
+    assert_int_equal(read_text(&config,
+                               "proxy = http://u:p@10.0.0.1:3128\nca_file = /etc/ca.pem\n"
+                               "download_limit = 200\n",
+                               &err),
+                     STATUS_OK);
+    assert_string_equal(config.proxy, "http://u:p@10.0.0.1:3128");
+    assert_string_equal(config.ca_file, "/etc/ca.pem");
+    assert_int_equal(config.download_limit, 200);
+    assert_int_equal(config.upload_limit, 0);
+    assert_int_equal(config_set_flag(&config, "proxy", "none", &err), STATUS_OK);
+    assert_string_equal(config.proxy, "none");
 }
 
 static void test_complaints(void **state)
@@ -57,6 +68,9 @@ static void test_complaints(void **state)
         {"state_dir = /x", "unknown key \"state_dir\""},
         {"just words", "line 1: not \"key = value\""},
         {"label = \x01", "control characters"},
+        {"proxy = https://a:1", "agent.conf line 1: a proxy that is itself reached by TLS"},
+        {"proxy = http://anna:s3cret@", "the proxy's address is not valid; use proxy = http://"},
+        {"upload_limit = -1", "from 0 to 100000000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct config config;
@@ -65,6 +79,7 @@ static void test_complaints(void **state)
         assert_int_equal(read_text(&config, cases[i].text, &err), STATUS_INVALID);
         if (!strstr(err.text, cases[i].expected))
             fail_msg("\"%s\" gave: %s", cases[i].text, err.text);
+        assert_null(strstr(err.text, "s3cret"));
     }
     struct config config;
     struct error err = {0};
