@@ -1,5 +1,5 @@
-/* A small HTTP server with one file of BYTES bytes, which it hands out in many a manner, and a folder
- * to download it to, for the tests of downloads. Include after cmocka.h. */
+/* A small HTTP server with one file of BYTES bytes, which it hands out in many a manner, and a
+ * folder to download it to, for the tests of downloads. Include after cmocka.h. */
 #ifndef RAVEN_TESTS_SUPPORT_FILE_SERVER_H
 #define RAVEN_TESTS_SUPPORT_FILE_SERVER_H
 
@@ -95,15 +95,29 @@ static SERVER_UNUSED void send_content(struct server *server, int fd, size_t fro
     send_all(fd, server->content + from, body_bytes);
 }
 
+static SERVER_UNUSED size_t asked_from(const struct server *server, const char *range)
+{
+    const char *condition = strstr(server->last_request, "If-Range: ");
+    if (!range || (condition && strncmp(condition + 10, server->etag, strlen(server->etag)) != 0))
+        return 0;
+    return strtoul(range + 13, NULL, 10);
+}
+
+static SERVER_UNUSED void send_page_of_that_size(struct server *server, int fd)
+{
+    uint8_t *page = calloc(1, BYTES);
+    memcpy(page, "<html>", 6);
+    uint8_t *content = server->content;
+    server->content = page;
+    send_content(server, fd, 0, 0, BYTES, false);
+    server->content = content;
+    free(page);
+}
+
 static SERVER_UNUSED void answer(struct server *server, int fd)
 {
-    size_t from = 0;
     const char *range = strstr(server->last_request, "Range: bytes=");
-    if (range)
-        from = strtoul(range + 13, NULL, 10);
-    const char *condition = strstr(server->last_request, "If-Range: ");
-    if (condition && strncmp(condition + 10, server->etag, strlen(server->etag)) != 0)
-        from = 0;
+    size_t from = asked_from(server, range);
     bool partial = from > 0;
     switch (server->manner) {
     case MANNER_GOOD:
@@ -124,16 +138,9 @@ static SERVER_UNUSED void answer(struct server *server, int fd)
     case MANNER_HTML:
         send_page(fd, "200 OK", "");
         break;
-    case MANNER_HTML_SIZED: {
-        uint8_t *page = calloc(1, BYTES);
-        memcpy(page, "<html>", 6);
-        uint8_t *content = server->content;
-        server->content = page;
-        send_content(server, fd, 0, 0, BYTES, false);
-        server->content = content;
-        free(page);
+    case MANNER_HTML_SIZED:
+        send_page_of_that_size(server, fd);
         break;
-    }
     case MANNER_500:
         send_page(fd, "500 Internal Server Error", "");
         break;

@@ -23,8 +23,8 @@ only_in() {
 }
 only_in 'libpq' 'libpq only in coordinator/store' coordinator/store tests/unit/coordinator/store
 only_in 'microhttpd' 'libmicrohttpd only in coordinator/http' coordinator/http tests/unit/coordinator/http
-only_in 'libwebsockets' 'libwebsockets only in coordinator/hub and agent/session' \
-    coordinator/hub agent/session tests/unit/coordinator/hub tests/unit/agent/session
+only_in 'libwebsockets' 'libwebsockets only in coordinator/hub, agent/session, tests/support' \
+    coordinator/hub agent/session tests/support tests/unit/coordinator/hub tests/unit/agent/session
 only_in '(cuda|nvrtc|CL/|cblas|blis|openblas)' 'GPU and BLAS headers only in agent/gpu and agent/backend/<name>' \
     'agent/gpu' 'agent/backend/[a-z]*'
 only_in 'coordinator/' 'the agent and common know nothing of the coordinator' coordinator tests

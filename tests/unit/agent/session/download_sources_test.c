@@ -1,5 +1,5 @@
-/* Downloads from several sources, within limits, and by ways that are not straight: mirrors, caps, a
- * full disk, proxies, certificates. */
+/* Downloads from several sources, within limits, and by ways that are not straight: mirrors, caps,
+ * a full disk, proxies, certificates. */
 #include "agent/session/download.h"
 
 #include "common/base/clock.h"
