@@ -106,7 +106,7 @@ struct core_mail {
     uint64_t version, hash;
     uint64_t base, step, steps, samples;
     double loss, samples_per_s, accuracy;
-    double step_ms, overhead_ms;       /* of one step; of packing and merging in one lease */
+    double step_ms, overhead_ms;       /* of one step; of ending a lease */
     double utilisation;                /* 0 … 1, since the first lease of this run */
     uint64_t steps_done, samples_done; /* in this run */
     struct shared *payload;            /* owned, CORE_UPDATE */

@@ -14,6 +14,7 @@
 #define ASK_AHEAD_STEPS 2    /* at least; else an eighth of the lease */
 #define DEADLINE_PART_USED 8 /* of 10 parts; the rest is for the upload */
 #define PROGRESS_US 1000000
+#define ODD_STEP_TIMES 20
 
 bool worker_can_work(const struct worker *worker)
 {
@@ -99,7 +100,6 @@ static void begin(struct worker *worker)
     worker->leases[0].received_us = clock_monotonic_us(); /* its deadline counts from here */
     if (worker->begun_us == 0)
         worker->begun_us = worker->leases[0].received_us;
-    worker->overhead_us = 0;
     worker->step = 0;
     worker->loss_sum = 0.0;
     bool trains = strcmp(lease->kind, "train") == 0;
@@ -140,8 +140,8 @@ static void end_training(struct worker *worker)
         if (must_wait_for_packing(worker))
             packer_flush(worker->packer, worker->replica);
     }
-    worker->overhead_us += clock_monotonic_us() - from_us;
-    worker->overhead_ms = smoothed(worker->overhead_ms, (double)worker->overhead_us / 1e3, 0.5);
+    double overhead_ms = (double)(clock_monotonic_us() - from_us) / 1e3;
+    worker->overhead_ms = smoothed(worker->overhead_ms, overhead_ms, 0.5);
     bool last = worker->lease_count == 1;
     worker_drop_lease(worker, 0);
     if (!last && worker->unanswered_count == UNANSWERED_MAX)
@@ -163,7 +163,11 @@ static void note_step(struct worker *worker, int64_t computed_us)
     worker->steps_done++;
     worker->samples_done += worker->spec.training.batch_size;
     double step_ms = (double)computed_us / 1e3 * 100.0 / worker->settings.cpu_percent;
-    worker->step_ms = smoothed(worker->step_ms, step_ms, 0.1);
+    /* One such step says that the PC slept or the agent was stopped, not that it is slow. */
+    bool odd = worker->step_ms > 0 && step_ms > ODD_STEP_TIMES * worker->step_ms;
+    if (!odd || worker->odd_step)
+        worker->step_ms = smoothed(worker->step_ms, step_ms, 0.1);
+    worker->odd_step = odd;
 }
 
 static void train_step(struct worker *worker)

@@ -84,11 +84,8 @@ static void merge(struct worker *worker, struct worker_mail *mail)
 
 static void settle(struct worker *worker)
 {
-    if (!worker->replica || !replica_is_loaded(worker->replica))
-        return;
-    int64_t from_us = clock_monotonic_us();
-    replica_settle(worker->replica);
-    worker->overhead_us += clock_monotonic_us() - from_us;
+    if (worker->replica && replica_is_loaded(worker->replica))
+        replica_settle(worker->replica);
 }
 
 static void forget_unanswered(struct worker *worker, const char *lease)

@@ -63,8 +63,8 @@ struct worker {
     uint64_t rate_samples;
 
     /* what the controller and people want to know */
-    double step_ms, overhead_ms;              /* smoothed; overhead: of one lease */
-    int64_t overhead_us;                      /* of the current lease */
+    double step_ms, overhead_ms; /* smoothed; overhead: what a lease's end holds training up */
+    bool odd_step;               /* the last one took far longer than usual */
     int64_t begun_us, computed_us, rested_us; /* since the first lease of this run */
     uint64_t steps_done, samples_done;
 };

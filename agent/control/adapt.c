@@ -143,10 +143,10 @@ static void explain(const struct job_spec *spec, const struct adapt_inputs *in,
                  choice->compute_ms / 1e3, choice->transfer_ms / 1e3);
     else if ((double)choice->steps > paced + 1)
         snprintf(text, room,
-                 "more steps, so that merging (%.3g ms) takes at most 1/40 of computing",
+                 "more steps, so that ending a lease (%.3g ms) takes at most 1/40 of computing",
                  in->overhead_ms);
     else if (paced < spec->training.steps_per_lease)
-        snprintf(text, room, "fewer steps: the fastest PC takes %.0f ms for one, this one %.0f ms",
+        snprintf(text, room, "fewer steps: the fastest PC takes %.3g ms for one, this one %.3g ms",
                  in->fleet_step_ms, in->step_ms);
     else
         snprintf(text, room, "as the job says: the link keeps up");

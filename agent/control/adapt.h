@@ -4,7 +4,7 @@
  *
  *   transfer = 2 · (round trip + update(k) / goodput up + R · delta / goodput down)
  *   H = H_job · fastest step of the fleet / own step    (DyLU: leases of equal duration everywhere)
- *   raised until H · step ≥ 4 · transfer, and ≥ 40 · (packing + merging)
+ *   raised until H · step ≥ 4 · transfer, and ≥ 40 · what a lease's end holds training up
  *   k = the largest of 16, 32, 64, 128, 256 whose update and deltas take ≤ 20 % of the computing
  *
  * The factor 2: home links were measured 1.08 … 1.92 times slower than bytes / bandwidth. R, the
@@ -26,7 +26,7 @@ struct adapt_inputs {
     double fleet_step_ms;                    /* of the fastest agent, 0: not known */
     double up_bytes_per_s, down_bytes_per_s; /* 0: not measured */
     double rtt_ms;                           /* 0: not measured */
-    double overhead_ms;                      /* packing and merging in one lease */
+    double overhead_ms;                      /* by which a lease's end holds training up */
     uint64_t active;                         /* agents on this job, ≥ 1 */
     uint64_t delta_bytes;                    /* a recent delta, 0: not known */
     double longest_stall_ms;                 /* of the link in the last ten minutes */

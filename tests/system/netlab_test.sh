@@ -219,7 +219,7 @@ check_faults() { # on c10 (home50)
     if netlab_in c10 ping -q -c 1 -W 1 "$NETLAB_HUB" >/dev/null; then fail "ping over a link that is down"; fi
     netlab_up c10
     netlab_profile c10 dsl
-    near "another profile, RTT ms" "$(netlab_in c10 ping -q -i 0.1 -c 10 "$NETLAB_HUB" | ping_field 2)" 30 10
+    near "another profile, RTT ms" "$(netlab_in c10 ping -q -i 0.1 -c 10 "$NETLAB_HUB" | ping_field 1)" 30 10
 }
 
 refused() { # WORD COMMAND…: it must fail, with a sentence that has WORD
@@ -253,7 +253,7 @@ inside() {
     SCRIPTS=$!
     echo "steady lines"
     check_rtt
-    near "c1 to c6 through the hub, RTT ms" "$(netlab_in c1 ping -q -i 0.1 -c 10 10.77.6.2 | ping_field 2)" 21 10
+    near "c1 to c6 through the hub, RTT ms" "$(netlab_in c1 ping -q -i 0.1 -c 10 10.77.6.2 | ping_field 1)" 21 10
     check_tcp down c1
     check_tcp up c1
     check_udp down c2
