@@ -26,7 +26,6 @@
 
 #define BINARY_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX)
 #define TEXTS_WAITING_MAX 1024
-#define KILL_SECONDS 1
 #define OPENING_MS 25000 /* a little less than the session's patience, so that it learns why */
 #define LIBRARY_STEP_SECONDS 60 /* more than all of it: our own clock decides */
 #define CLOSE_TURNS 4
@@ -603,8 +602,10 @@ void link_close(struct link *link, uint16_t close_code)
 
 void link_drop(struct link *link)
 {
-    if (link->wsi)
-        lws_set_timeout(link->wsi, PENDING_TIMEOUT_USER_OK, KILL_SECONDS);
+    if (link->wsi) {
+        lws_set_timeout(link->wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+        lws_cancel_service(link->context); /* it looks at its timers only after an event */
+    }
     forget_connection(link);
 }
 

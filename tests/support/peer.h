@@ -1,12 +1,11 @@
 /* A scripted TCP peer for tests: a thread accepts connections and runs a script on each, which says
  * whatever it likes. With what a script needs of HTTP and WebSocket, a CONNECT proxy, and TLS by
- * `openssl s_server`. Include after cmocka.h; link libwebsockets (for SHA-1). */
+ * `openssl s_server`. Include after cmocka.h and libwebsockets.h (for its SHA-1). */
 #ifndef RAVEN_TESTS_SUPPORT_PEER_H
 #define RAVEN_TESTS_SUPPORT_PEER_H
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <libwebsockets.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>

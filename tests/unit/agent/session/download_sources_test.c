@@ -11,6 +11,7 @@
 #include <sys/mount.h>
 
 #include <cmocka.h>
+#include <libwebsockets.h>
 
 #include "tests/support/file_server.h"
 #include "tests/support/peer.h"
