@@ -122,9 +122,12 @@ static enum status refuse(struct transfer *transfer, enum status status, const c
 
 static enum status check_http_status(struct transfer *transfer, long code)
 {
-    char text[64];
+    char text[URL_BASE_BYTES + 64];
     struct error cause;
-    snprintf(text, sizeof text, "the server answered %ld", code);
+    bool perhaps_the_proxy = transfer->proxy.used && !transfer->url.tls;
+    snprintf(text, sizeof text, "the server%s%s answered %ld",
+             perhaps_the_proxy ? ", or the proxy " : "",
+             perhaps_the_proxy ? transfer->proxy.name : "", code);
     switch (code) {
     case 200:
     case 206:

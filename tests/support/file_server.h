@@ -80,8 +80,9 @@ static SERVER_UNUSED void send_page(int fd, const char *status, const char *more
     send_all(fd, text, strlen(text));
 }
 
-static SERVER_UNUSED void send_content(struct server *server, int fd, size_t from,
-                                       size_t stated_from, size_t body_bytes, bool partial)
+static SERVER_UNUSED void send_bytes(const struct server *server, int fd, const uint8_t *content,
+                                     size_t from, size_t stated_from, size_t body_bytes,
+                                     bool partial)
 {
     char head[512], range[128] = "";
     if (partial)
@@ -92,7 +93,13 @@ static SERVER_UNUSED void send_content(struct server *server, int fd, size_t fro
              "Content-Length: %zu\r\n\r\n",
              partial ? "206 Partial Content" : "200 OK", server->etag, range, BYTES - from);
     send_all(fd, head, strlen(head));
-    send_all(fd, server->content + from, body_bytes);
+    send_all(fd, content + from, body_bytes);
+}
+
+static SERVER_UNUSED void send_content(const struct server *server, int fd, size_t from,
+                                       size_t stated_from, size_t body_bytes, bool partial)
+{
+    send_bytes(server, fd, server->content, from, stated_from, body_bytes, partial);
 }
 
 static SERVER_UNUSED size_t asked_from(const struct server *server, const char *range)
@@ -107,10 +114,7 @@ static SERVER_UNUSED void send_page_of_that_size(struct server *server, int fd)
 {
     uint8_t *page = calloc(1, BYTES);
     memcpy(page, "<html>", 6);
-    uint8_t *content = server->content;
-    server->content = page;
-    send_content(server, fd, 0, 0, BYTES, false);
-    server->content = content;
+    send_bytes(server, fd, page, 0, 0, BYTES, false);
     free(page);
 }
 

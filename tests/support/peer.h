@@ -121,6 +121,14 @@ static PEER_UNUSED void peer_arm_reset(int fd)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
 }
 
+/* A script: not what the client is looking for. */
+static PEER_UNUSED void peer_mail_server(struct peer *peer, int fd)
+{
+    (void)peer;
+    peer_say(fd, "220 mail.example ESMTP\r\n");
+    peer_wait_for_end(fd);
+}
+
 /* --- WebSocket -------------------------------------------------------------------------------- */
 
 static PEER_UNUSED bool peer_upgrade(int in, int out, char head[4096])

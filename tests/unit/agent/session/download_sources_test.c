@@ -259,13 +259,6 @@ static void put_response(struct place *place)
     close(fd);
 }
 
-static void other_service(struct peer *peer, int fd)
-{
-    (void)peer;
-    peer_say(fd, "220 mail.example ESMTP\r\n");
-    peer_wait_for_end(fd);
-}
-
 /* Pain E15, for files. */
 static void test_tls(void **state)
 {
@@ -316,7 +309,7 @@ static void test_tls(void **state)
         peer_tls_stop(&tls);
     }
     struct peer plain;
-    peer_start(&plain, other_service);
+    peer_start(&plain, peer_mail_server);
     snprintf(url, sizeof url, "https://localhost:%u/x", plain.port);
     expect_failure(place, &route, url, "does not speak TLS: is http:// meant");
     peer_stop(&plain);

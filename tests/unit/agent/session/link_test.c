@@ -14,6 +14,7 @@
 #include <libwebsockets.h>
 
 #include "tests/support/peer.h"
+#include "tests/support/process.h"
 
 #define PATIENCE_US 20000000
 #define TEXT_BYTES_MAX 70000
@@ -320,6 +321,43 @@ static void test_upload_cap(void **state)
     peer_stop(&place.peer);
 }
 
+static atomic_bool may_read;
+
+static void read_late(struct peer *peer, int fd)
+{
+    if (!peer_upgrade(fd, fd, peer->head))
+        return;
+    while (!atomic_load(&may_read))
+        usleep(5000);
+    peer_wait_for_end(fd);
+}
+
+/* Nothing is asked of the owner that the peer does not take, and the rest is known. */
+static void test_slow_reader(void **state)
+{
+    (void)state;
+    atomic_store(&may_read, false);
+    peer_start(&place.peer, read_late);
+    dial_peer();
+    assert_true(run_until(&place.watch.opened, 1));
+    assert_int_equal(link_bytes_unacked(place.link), 0);
+    place.watch.send_left = 64u << 20;
+    place.watch.send_piece = 60000;
+    link_wake(place.link);
+    run_for(500);
+    size_t sent = place.watch.sent;
+    assert_true(sent > 0 && place.watch.send_left > 0);
+    assert_true(link_bytes_unacked(place.link) > 0);
+    run_for(200);
+    assert_int_equal(place.watch.sent, sent);
+    atomic_store(&may_read, true);
+    run_for(200);
+    assert_true(place.watch.sent > sent);
+    link_drop(place.link);
+    run_for(50);
+    peer_stop(&place.peer);
+}
+
 /* --- peers that do not ------------------------------------------------------------------------ */
 
 static void say_502(struct peer *peer, int fd)
@@ -383,13 +421,6 @@ static void garbage(struct peer *peer, int fd)
     peer_wait_for_end(fd);
 }
 
-static void other_service(struct peer *peer, int fd)
-{
-    (void)peer;
-    peer_say(fd, "220 mail.example ESMTP\r\n");
-    peer_wait_for_end(fd);
-}
-
 static void half_an_answer(struct peer *peer, int fd)
 {
     peer_read_head(fd, peer->head);
@@ -428,7 +459,7 @@ static void test_rude_peers(void **state)
         {reset_at_once, "127.0.0.1:"}, /* the dialler may see it first */
         {reset_after_request, "closed the connection before"},
         {garbage, "is not HTTP"},
-        {other_service, "127.0.0.1:"},
+        {peer_mail_server, "127.0.0.1:"},
         {half_an_answer, "closed the connection before"},
         {wrong_accept, "not as a RAVEN coordinator"},
         {say_nothing, "took the connection but then did not answer"},
@@ -662,7 +693,7 @@ static void test_tls(void **state)
     expect_tls(dir, "old", "localhost", "has expired");
     expect_tls(dir, "new", "localhost", "is not valid yet: set this PC's clock");
     expect_tls(dir, "other", "localhost", "is for another host name");
-    peer_start(&place.peer, other_service);
+    peer_start(&place.peer, peer_mail_server);
     dial_host(true, "localhost", place.peer.port);
     expect_closed("does not speak TLS: is http:// meant");
     peer_stop(&place.peer);
@@ -699,28 +730,6 @@ static void test_bad_ca_file(void **state)
 
 /* --- leaks ------------------------------------------------------------------------------------ */
 
-/* Exact, unlike statm, which the kernel updates in batches. */
-static long rss_kib(void)
-{
-    long kib = -1;
-    char line[256];
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
-    assert_non_null(file);
-    while (kib < 0 && fgets(line, sizeof line, file))
-        sscanf(line, "Rss: %ld", &kib);
-    fclose(file);
-    assert_true(kib > 0);
-    return kib;
-}
-
-static int open_files(void)
-{
-    int count = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        count += fcntl(fd, F_GETFD) >= 0;
-    return count;
-}
-
 static void attempt(uint16_t port)
 {
     dial_host(false, "127.0.0.1", port);
@@ -733,18 +742,18 @@ static void expect_no_growth(const char *what, uint16_t port, int warm_up, int a
     for (int i = 0; i < warm_up; i++)
         attempt(port);
     run_for(100);
-    long before = rss_kib();
-    int files = open_files();
+    long before = process_rss_kib();
+    int files = process_open_files();
     int64_t start_us = clock_monotonic_us();
     for (int i = 0; i < attempts; i++)
         attempt(port);
     double seconds = (double)(clock_monotonic_us() - start_us) / 1e6;
     run_for(100);
     print_message("           %d attempts (%s) in %.1f s: %+ld KiB, %+d descriptors\n", attempts,
-                  what, seconds, rss_kib() - before, open_files() - files);
-    assert_true(open_files() <= files);
+                  what, seconds, process_rss_kib() - before, process_open_files() - files);
+    assert_true(process_open_files() <= files);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    assert_true(rss_kib() - before < 1024);
+    assert_true(process_rss_kib() - before < 1024);
 #endif
 }
 
@@ -765,9 +774,11 @@ int main(void)
     forget_environment();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_echo),       TEST(test_socket_options), TEST(test_upload_cap),
-        TEST(test_rude_peers), TEST(test_endings),        TEST(test_proxy),
-        TEST(test_tls),        TEST(test_bad_ca_file),    TEST(test_no_leak),
+        TEST(test_echo),        TEST(test_socket_options),
+        TEST(test_upload_cap),  TEST(test_slow_reader),
+        TEST(test_rude_peers),  TEST(test_endings),
+        TEST(test_proxy),       TEST(test_tls),
+        TEST(test_bad_ca_file), TEST(test_no_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
