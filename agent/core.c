@@ -92,6 +92,14 @@ static enum status make_cache_dir(const struct config *config, struct error *err
     return file_make_dirs(path, 0700, err);
 }
 
+static struct route route_of(const struct config *config)
+{
+    struct route route = {0};
+    text_copy(route.proxy, sizeof route.proxy, config->proxy);
+    text_copy(route.ca_file, sizeof route.ca_file, config->ca_file);
+    return route;
+}
+
 static enum status make_session(struct core *core, struct error *err)
 {
     struct session_settings settings = {.identity = core->settings.identity};
@@ -102,6 +110,9 @@ static enum status make_session(struct core *core, struct error *err)
     text_copy(core->base_url, sizeof core->base_url, settings.url.base);
     if (core->settings.invite)
         text_copy(settings.invite, sizeof settings.invite, core->settings.invite);
+    const struct config *config = core->settings.config;
+    settings.link.route = route_of(config);
+    settings.link.upload_bytes_per_s_max = config->upload_limit * 1000;
     status =
         session_create(&core->loop, &settings, &core_session_events, core, &core->session, err);
     explicit_bzero(settings.invite, sizeof settings.invite);
@@ -152,6 +163,9 @@ static enum status start_threads(struct core *core, struct error *err)
         status = status_server_start(config->state_dir, core->board, &core->server, err);
     if (!status)
         status = fetcher_start(core->inbox, &core->fetcher, err);
+    struct route route = route_of(config);
+    if (!status)
+        fetcher_configure(core->fetcher, &route, config->download_limit * 1000);
     if (!status)
         status = worker_start(&worker, &core->worker, err);
     struct gpu_check check = {"/proc/self/exe", GPU_TIME_LIMIT_MS, false};

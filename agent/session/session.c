@@ -45,7 +45,7 @@ struct session {
     /* Why the session ends, once that is known. */
     bool ending;
     enum end_reason end_reason;
-    char end_text[200];
+    char end_text[320];
     uint64_t retry_ms;
 };
 
@@ -368,6 +368,7 @@ enum status session_create(uv_loop_t *loop, const struct session_settings *setti
         free(session);
         return status;
     }
+    link_configure(session->link, &settings->link);
     uv_timer_init(loop, &session->retry_timer);
     uv_timer_init(loop, &session->tick_timer);
     session->timers_open = 2;

@@ -4,6 +4,7 @@
 #define RAVEN_AGENT_SESSION_SESSION_H
 
 #include "agent/session/identity.h"
+#include "agent/session/link.h"
 #include "agent/session/url.h"
 #include "common/base/status.h"
 #include "common/wire/frame.h"
@@ -42,6 +43,7 @@ struct session_settings {
     const struct identity *identity; /* must outlive the session */
     char invite[129];                /* empty unless this installation enrols now */
     uint64_t seed;                   /* of the back-off's jitter */
+    struct link_settings link;       /* proxy, CA file, upload cap */
     int64_t backoff_ms_max;          /* 0: as backoff.h says; tests want less */
 };
 
