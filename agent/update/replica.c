@@ -163,28 +163,27 @@ bool replica_is_loaded(const struct replica *replica)
     return loaded;
 }
 
-uint64_t replica_version(const struct replica *replica)
+static uint64_t read_figure(const struct replica *replica, const uint64_t *figure)
 {
     take(replica);
-    uint64_t version = replica->version;
+    uint64_t value = *figure;
     give(replica);
-    return version;
+    return value;
+}
+
+uint64_t replica_version(const struct replica *replica)
+{
+    return read_figure(replica, &replica->version);
 }
 
 uint64_t replica_x_version(const struct replica *replica)
 {
-    take(replica);
-    uint64_t version = replica->x_version;
-    give(replica);
-    return version;
+    return read_figure(replica, &replica->x_version);
 }
 
 uint64_t replica_hash(const struct replica *replica)
 {
-    take(replica);
-    uint64_t hash = replica->hash;
-    give(replica);
-    return hash;
+    return read_figure(replica, &replica->hash);
 }
 
 size_t replica_in_flight(const struct replica *replica)
@@ -345,12 +344,19 @@ static enum status broken(struct replica *replica, struct shared *bytes)
     return STATUS_CORRUPT;
 }
 
-static void note_merged(struct replica *replica, const struct merged *merged, uint64_t version,
-                        uint64_t hash)
+/* This thread alone adds to the list: the room stays. */
+static void wait_for_room(struct replica *replica)
 {
     take(replica);
     while (replica->merged_count == MERGED_MAX)
         pthread_cond_wait(&replica->changed, &replica->lock);
+    give(replica);
+}
+
+static void note_merged(struct replica *replica, const struct merged *merged, uint64_t version,
+                        uint64_t hash)
+{
+    take(replica);
     replica->merged[replica->merged_count++] = *merged;
     replica->version = version;
     replica->hash = hash;
@@ -369,9 +375,12 @@ enum status replica_merge(struct replica *replica, const void *delta, size_t del
         return error_set(err, STATUS_NO_MEMORY, "no memory for a delta of %zu bytes", delta_bytes);
     if (codec_open(shared_data(merged.bytes), delta_bytes, n, NULL, &merged.payload, err))
         return broken(replica, merged.bytes);
+    wait_for_room(replica);
     pthread_mutex_lock(&replica->w_lock);
     codec_add(&merged.payload, 1.0f, replica->w, NULL);
     uint64_t got = codec_hash(replica->w, n);
+    if (got == hash) /* before w is released: whoever holds it reads the version that it has */
+        note_merged(replica, &merged, version, hash);
     pthread_mutex_unlock(&replica->w_lock);
     if (got != hash) {
         error_set(err, STATUS_CORRUPT,
@@ -379,7 +388,6 @@ enum status replica_merge(struct replica *replica, const void *delta, size_t del
                   (unsigned long long)version, (unsigned long long)got, (unsigned long long)hash);
         return broken(replica, merged.bytes);
     }
-    note_merged(replica, &merged, version, hash);
     return STATUS_OK;
 }
 
