@@ -89,12 +89,6 @@ static void on_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
              (double)total_bytes / 1e6, rate, left);
 }
 
-static void on_mirror_failed(void *user, const char *text)
-{
-    struct fetcher *fetcher = user;
-    log_warn("download", "%s: another source is asked (%s)", fetcher->what, text);
-}
-
 static void report(struct fetcher *fetcher, enum core_mail_type type,
                    const struct fetch_mail *fetch, const char *text)
 {
@@ -132,7 +126,6 @@ static bool fetch_file(struct fetcher *fetcher, const struct fetch_mail *fetch,
     download.route = &fetcher->route;
     download.bytes_per_s_max = fetcher->bytes_per_s_max;
     download.progress = on_progress;
-    download.mirror_failed = on_mirror_failed;
     download.is_cancelled = is_cancelled;
     download.user = fetcher;
     fetcher->logged_bytes = UINT64_MAX;
@@ -155,21 +148,6 @@ static bool fetch_file(struct fetcher *fetcher, const struct fetch_mail *fetch,
     return false;
 }
 
-/* Mirrors first, the coordinator last, as download.h wants them. */
-static size_t list_sources(const struct fetch_mail *fetch, const struct job_artifact *artifact,
-                           const char *url, struct download_source ret[DOWNLOAD_SOURCES_MAX])
-{
-    size_t count = 0;
-#ifdef JOB_MIRRORS_MAX
-    for (size_t i = 0; i < artifact->mirror_count && count < DOWNLOAD_SOURCES_MAX - 1; i++)
-        ret[count++] = (struct download_source){.url = artifact->mirrors[i]};
-#else
-    (void)artifact;
-#endif
-    ret[count++] = (struct download_source){.url = url, .token = fetch->token};
-    return count;
-}
-
 static bool fetch_artifacts(struct fetcher *fetcher, const struct fetch_mail *fetch)
 {
     for (size_t i = 0; i < fetch->order.artifact_count; i++) {
@@ -183,10 +161,10 @@ static bool fetch_artifacts(struct fetcher *fetcher, const struct fetch_mail *fe
             return false;
         }
         fetcher->what = artifact->id;
-        struct download_source sources[DOWNLOAD_SOURCES_MAX];
+        struct download_source source = {.url = url, .token = fetch->token};
         struct download download = {
-            .sources = sources,
-            .source_count = list_sources(fetch, artifact, url, sources),
+            .sources = &source,
+            .source_count = 1,
             .path = artifact->path,
             .part_path = part,
             .bytes = artifact->bytes,

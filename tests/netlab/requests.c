@@ -5,6 +5,7 @@
 #include "common/base/bytes.h"
 #include "tests/netlab/report.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,7 +116,9 @@ static enum status handle_profile(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-static enum status handle_outage(struct request *request, struct error *err)
+/* until: where in a link the end of it is kept. */
+static enum status begin_for_some_time(struct request *request, const char *what, size_t until,
+                                       struct error *err)
 {
     int64_t duration_ns = 0;
     enum status status = parse_duration(request->words[0], &duration_ns, err);
@@ -123,22 +126,20 @@ static enum status handle_outage(struct request *request, struct error *err)
         return status;
     for (size_t i = 0; i < request->links->count; i++)
         if (request->chosen[i])
-            request->links->links[i].outage_until_ns = request->now_ns + duration_ns;
-    finish(request, "outage", false);
+            *(int64_t *)(void *)((char *)&request->links->links[i] + until) =
+                request->now_ns + duration_ns;
+    finish(request, what, false);
     return STATUS_OK;
+}
+
+static enum status handle_outage(struct request *request, struct error *err)
+{
+    return begin_for_some_time(request, "outage", offsetof(struct link, outage_until_ns), err);
 }
 
 static enum status handle_reset(struct request *request, struct error *err)
 {
-    int64_t duration_ns = 0;
-    enum status status = parse_duration(request->words[0], &duration_ns, err);
-    if (status != STATUS_OK)
-        return status;
-    for (size_t i = 0; i < request->links->count; i++)
-        if (request->chosen[i])
-            request->links->links[i].reset_until_ns = request->now_ns + duration_ns;
-    finish(request, "reset", false);
-    return STATUS_OK;
+    return begin_for_some_time(request, "reset", offsetof(struct link, reset_until_ns), err);
 }
 
 static enum status handle_down(struct request *request, struct error *err)

@@ -41,6 +41,16 @@ static struct adapt_inputs big_model(double up_mbit, double down_mbit)
                                  .delta_bytes = 911000};
 }
 
+/* The demo's: its transfers are hardly more than round trips. */
+static struct adapt_inputs small_model(void)
+{
+    struct adapt_inputs inputs = big_model(1000, 1000);
+    inputs.parameters = 137216;
+    inputs.delta_bytes = 4000;
+    inputs.overhead_ms = 1;
+    return inputs;
+}
+
 static struct adapt_choice choose(struct adapt *adapt, const struct adapt_inputs *inputs)
 {
     struct job_spec spec = make_spec();
@@ -74,10 +84,7 @@ static void a_fast_link_keeps_the_jobs_steps_and_raises_k(void **state)
 {
     (void)state;
     struct adapt adapt = {0};
-    struct adapt_inputs inputs = big_model(1000, 1000);
-    inputs.parameters = 137216;
-    inputs.delta_bytes = 4000;
-    inputs.overhead_ms = 1;
+    struct adapt_inputs inputs = small_model();
     inputs.rtt_ms = 1;
     struct adapt_choice choice = choose(&adapt, &inputs);
     assert_int_equal(choice.steps, 30);
@@ -145,10 +152,7 @@ static void a_slower_pc_takes_fewer_steps(void **state)
 {
     (void)state;
     struct adapt adapt = {0};
-    struct adapt_inputs inputs = big_model(1000, 1000);
-    inputs.parameters = 137216;
-    inputs.delta_bytes = 4000;
-    inputs.overhead_ms = 1;
+    struct adapt_inputs inputs = small_model();
     inputs.step_ms = 75;
     struct adapt_choice choice = choose(&adapt, &inputs);
     assert_int_equal(choice.steps, 10);
