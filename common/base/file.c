@@ -30,10 +30,36 @@ enum status path_format(char ret[PATH_BYTES], const char *format, ...)
     return STATUS_OK;
 }
 
+enum status file_sync_dir(const char *dir, struct error *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open the directory %s", dir);
+    enum status status = STATUS_OK;
+    if (fsync(fd) != 0)
+        status = error_set_errno(err, errno, "cannot sync the directory %s", dir);
+    (void)close(fd);
+    return status;
+}
+
+static enum status sync_parent(const char *path, struct error *err)
+{
+    char dir[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return file_sync_dir(".", err);
+    int length = slash == path ? 1 : (int)(slash - path);
+    enum status status = path_format(dir, "%.*s", length, path);
+    return status == STATUS_OK ? file_sync_dir(dir, err)
+                               : error_set(err, status, "path too long: %s", path);
+}
+
+/* A new directory's name is durable when this returns: what is synced inside it would be lost with
+ * the name. */
 static enum status make_dir(const char *dir, mode_t mode, struct error *err)
 {
     if (mkdir(dir, mode) == 0)
-        return STATUS_OK;
+        return sync_parent(dir, err);
     int errnum = errno;
     struct stat info;
     if (errnum == EEXIST && stat(dir, &info) == 0 && S_ISDIR(info.st_mode))
@@ -93,30 +119,6 @@ enum status file_read(const char *path, struct buffer *ret, struct error *err)
         ret->bytes = bytes_before;
     (void)close(fd);
     return status;
-}
-
-enum status file_sync_dir(const char *dir, struct error *err)
-{
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot open the directory %s", dir);
-    enum status status = STATUS_OK;
-    if (fsync(fd) != 0)
-        status = error_set_errno(err, errno, "cannot sync the directory %s", dir);
-    (void)close(fd);
-    return status;
-}
-
-static enum status sync_parent(const char *path, struct error *err)
-{
-    char dir[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return file_sync_dir(".", err);
-    int length = slash == path ? 1 : (int)(slash - path);
-    enum status status = path_format(dir, "%.*s", length, path);
-    return status == STATUS_OK ? file_sync_dir(dir, err)
-                               : error_set(err, status, "path too long: %s", path);
 }
 
 static enum status write_and_sync(int fd, const void *data, size_t bytes, mode_t mode,

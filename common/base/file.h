@@ -13,7 +13,7 @@
 /* "a/b" from printf pieces; STATUS_TOO_LARGE when it does not fit. */
 enum status path_format(char ret[PATH_BYTES], const char *format, ...) PRINTF_LIKE(2, 3) MUST_CHECK;
 
-/* Creates dir and its parents with mode; existing directories are fine. */
+/* Creates dir and its parents with mode, each name durable; existing directories are fine. */
 enum status file_make_dirs(const char *dir, mode_t mode, struct error *err) MUST_CHECK;
 /* Appends the whole file to ret; STATUS_TOO_LARGE when it exceeds ret's maximum. */
 enum status file_read(const char *path, struct buffer *ret, struct error *err) MUST_CHECK;

@@ -54,7 +54,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static enum status take_lock(const char *dir, int *ret_fd, struct error *err)
 {
@@ -62,14 +61,13 @@ static enum status take_lock(const char *dir, int *ret_fd, struct error *err)
     enum status status = path_format(path, "%s/lock", dir);
     if (status != STATUS_OK)
         return error_set(err, status, "the ledger's directory name is too long: %s", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = disk_open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open the lock %s", path);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+    if (disk_lock(fd) != 0) {
         int errnum = errno;
-        (void)close(fd);
-        if (errnum == EAGAIN || errnum == EACCES)
+        (void)disk_close(fd);
+        if (errnum == EAGAIN)
             return error_set(err, STATUS_BUSY, "another process has the ledger in %s open", dir);
         return error_set_errno(
             err, errnum, "cannot lock %s (the directory must be on a local file system)", path);
@@ -123,7 +121,7 @@ static enum status open_for_writing(struct ledger *ledger, const struct reader *
         status = segment_cut(ledger->dir, reader->segments, reader->offset, reader->torn_end, err);
     if (status != STATUS_OK)
         return status;
-    ledger->fd = open(path, O_RDWR | O_CLOEXEC);
+    ledger->fd = disk_open(path, O_RDWR, 0);
     if (ledger->fd < 0)
         return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
     ledger->ledger_id = reader->ledger_id;
@@ -182,8 +180,8 @@ enum status ledger_open_with(const char *dir, const struct ledger_options *optio
     enum status status = path_format(ledger->dir, "%s", dir);
     if (status != STATUS_OK)
         (void)error_set(err, status, "the ledger's directory name is too long: %s", dir);
-    if (status == STATUS_OK)
-        status = file_make_dirs(dir, 0700, err);
+    if (status == STATUS_OK && disk_make_dirs(dir) != 0)
+        status = error_set_errno(err, errno, "cannot make the ledger's directory %s", dir);
     if (status == STATUS_OK)
         status = take_lock(dir, &ledger->lock_fd, err);
     if (status == STATUS_OK)
@@ -194,9 +192,9 @@ enum status ledger_open_with(const char *dir, const struct ledger_options *optio
         return STATUS_OK;
     }
     if (ledger->fd >= 0)
-        (void)close(ledger->fd);
+        (void)disk_close(ledger->fd);
     if (ledger->lock_fd >= 0)
-        (void)close(ledger->lock_fd);
+        (void)disk_close(ledger->lock_fd);
     free(ledger);
     return status;
 }
@@ -281,7 +279,7 @@ void ledger_close(struct ledger *ledger)
     (void)pthread_join(ledger->thread, NULL);
     (void)pthread_cond_destroy(&ledger->work);
     (void)pthread_mutex_destroy(&ledger->mutex);
-    (void)close(ledger->fd);
-    (void)close(ledger->lock_fd);
+    (void)disk_close(ledger->fd);
+    (void)disk_close(ledger->lock_fd);
     free(ledger);
 }

@@ -5,6 +5,7 @@
 #define RAVEN_COORDINATOR_LEDGER_LEDGER_INTERNAL_H
 
 #include "common/base/file.h"
+#include "coordinator/ledger/disk.h"
 #include "coordinator/ledger/ledger.h"
 
 #include <pthread.h>

@@ -10,8 +10,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define WINDOW_BYTES ((size_t)256 * 1024)
 #define LIVE_ATTEMPTS 5
@@ -44,13 +42,11 @@ static enum status open_segment(struct reader *reader, uint64_t number, struct s
     enum status status = segment_path(reader->dir, number, ret->path, err);
     if (status != STATUS_OK)
         return status;
-    ret->fd = open(ret->path, O_RDONLY | O_CLOEXEC);
+    ret->fd = disk_open(ret->path, O_RDONLY, 0);
     if (ret->fd < 0)
         return error_set_errno(err, errno, "cannot open the ledger segment %s", ret->path);
-    struct stat info;
-    if (fstat(ret->fd, &info) != 0)
+    if (disk_size(ret->fd, &ret->file_bytes) != 0)
         return error_set_errno(err, errno, "cannot examine the ledger segment %s", ret->path);
-    ret->file_bytes = (uint64_t)info.st_size;
     return STATUS_OK;
 }
 
@@ -61,7 +57,7 @@ static enum status check_segment_header(struct reader *reader, uint64_t number,
     struct segment_header header;
     if (segment->file_bytes < sizeof bytes)
         return damage(segment, segment->file_bytes, "the file ends inside its header", err);
-    enum status status = file_pread_all(segment->fd, bytes, sizeof bytes, 0, err);
+    enum status status = disk_read_whole(segment->fd, bytes, sizeof bytes, 0, err);
     if (status != STATUS_OK)
         return status;
     status = format_read_segment(bytes, &header);
@@ -103,7 +99,7 @@ static enum status read_record(struct reader *reader, const struct segment *segm
     *ret_found = FOUND_UNREADABLE;
     if (segment->file_bytes - offset < sizeof bytes)
         return STATUS_OK;
-    enum status status = file_pread_all(segment->fd, bytes, sizeof bytes, offset, err);
+    enum status status = disk_read_whole(segment->fd, bytes, sizeof bytes, offset, err);
     if (status != STATUS_OK || !format_read_record(bytes, reader->ledger_id, ret))
         return status;
     if (ret->sequence != reader->end.sequence + 1)
@@ -116,8 +112,8 @@ static enum status read_record(struct reader *reader, const struct segment *segm
         return damage(segment, offset, "the record is longer than the file", err);
     status = grow_space(reader, (size_t)padded_bytes, err);
     if (status == STATUS_OK && padded_bytes > 0)
-        status = file_pread_all(segment->fd, reader->space, (size_t)padded_bytes,
-                                offset + sizeof bytes, err);
+        status = disk_read_whole(segment->fd, reader->space, (size_t)padded_bytes,
+                                 offset + sizeof bytes, err);
     if (status == STATUS_OK &&
         checksum_xxh3(reader->space, (size_t)padded_bytes) == ret->body_checksum)
         *ret_found = FOUND_RECORD;
@@ -185,7 +181,7 @@ static enum status survey_rest(const struct reader *reader, const struct segment
     while (status == STATUS_OK && at < segment->file_bytes) {
         uint64_t left_bytes = segment->file_bytes - at;
         size_t bytes = left_bytes < WINDOW_BYTES ? (size_t)left_bytes : WINDOW_BYTES;
-        status = file_pread_all(segment->fd, window, bytes, at, err);
+        status = disk_read_whole(segment->fd, window, bytes, at, err);
         if (status == STATUS_OK)
             survey_window(reader, offset, window, bytes, at, ret);
         if (bytes == left_bytes)
@@ -265,7 +261,7 @@ enum status reader_run(struct reader *reader, struct error *err)
         if (status == STATUS_OK)
             status = read_records(reader, &segment, err);
         if (segment.fd >= 0)
-            (void)close(segment.fd);
+            (void)disk_close(segment.fd);
     }
     return status;
 }

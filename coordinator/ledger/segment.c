@@ -5,13 +5,11 @@
 #include "common/base/clock.h"
 #include "coordinator/ledger/ledger_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ZEROS_BYTES ((size_t)64 * 1024)
 
@@ -36,30 +34,31 @@ static bool parse_name(const char *name, uint64_t *ret_number)
     return true;
 }
 
+struct census {
+    uint64_t count, highest;
+};
+
+static void count_segment(void *context, const char *name)
+{
+    struct census *census = context;
+    uint64_t number;
+    if (!parse_name(name, &number))
+        return;
+    census->count++;
+    census->highest = number > census->highest ? number : census->highest;
+}
+
 enum status segment_count(const char *dir, uint64_t *ret, struct error *err)
 {
-    DIR *stream = opendir(dir);
-    if (!stream)
-        return error_set_errno(err, errno, "cannot open the ledger's directory %s", dir);
-    uint64_t count = 0, highest = 0, number;
-    errno = 0;
-    for (struct dirent *entry = readdir(stream); entry; entry = readdir(stream)) {
-        if (parse_name(entry->d_name, &number)) {
-            count++;
-            highest = number > highest ? number : highest;
-        }
-        errno = 0;
-    }
-    int errnum = errno;
-    (void)closedir(stream);
-    if (errnum != 0)
-        return error_set_errno(err, errnum, "cannot list the ledger's directory %s", dir);
-    if (highest != count)
+    struct census census = {0};
+    if (disk_list(dir, count_segment, &census) != 0)
+        return error_set_errno(err, errno, "cannot list the ledger's directory %s", dir);
+    if (census.highest != census.count)
         return error_set(err, STATUS_CORRUPT,
                          "%s has %llu ledger segments but the last is number %llu: bring back the "
                          "missing one from a backup",
-                         dir, (unsigned long long)count, (unsigned long long)highest);
-    *ret = count;
+                         dir, (unsigned long long)census.count, (unsigned long long)census.highest);
+    *ret = census.count;
     return STATUS_OK;
 }
 
@@ -80,7 +79,7 @@ enum status segment_remove_unfinished(const char *dir, uint64_t number, struct e
 {
     char path[PATH_BYTES];
     enum status status = unfinished_path(dir, number, path, err);
-    if (status == STATUS_OK && unlink(path) != 0 && errno != ENOENT)
+    if (status == STATUS_OK && disk_unlink(path) != 0 && errno != ENOENT)
         status = error_set_errno(err, errno, "cannot remove the unfinished segment %s", path);
     return status;
 }
@@ -89,14 +88,15 @@ static enum status fill_segment(int fd, const struct segment_header *header, str
 {
     uint8_t bytes[LEDGER_SEGMENT_HEADER_BYTES];
     format_write_segment(header, bytes);
-    int errnum = EINTR;
-    while (errnum == EINTR)
-        errnum = posix_fallocate(fd, 0, (off_t)header->file_bytes);
-    if (errnum != 0)
-        return error_set_errno(err, errnum, "cannot reserve %llu bytes for a ledger segment",
+    int result;
+    do
+        result = disk_allocate(fd, header->file_bytes);
+    while (result != 0 && errno == EINTR);
+    if (result != 0)
+        return error_set_errno(err, errno, "cannot reserve %llu bytes for a ledger segment",
                                (unsigned long long)header->file_bytes);
-    enum status status = file_pwrite_all(fd, bytes, sizeof bytes, 0, err);
-    if (status == STATUS_OK && fsync(fd) != 0)
+    enum status status = disk_write_whole(fd, bytes, sizeof bytes, 0, err);
+    if (status == STATUS_OK && disk_fsync(fd) != 0)
         status = error_set_errno(err, errno, "cannot sync a new ledger segment");
     return status;
 }
@@ -110,22 +110,35 @@ enum status segment_create(const char *dir, const struct segment_header *header,
         status = unfinished_path(dir, header->number, unfinished, err);
     if (status != STATUS_OK)
         return status;
-    int fd = open(unfinished, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = disk_open(unfinished, O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot create the ledger segment %s", unfinished);
     status = fill_segment(fd, header, err);
-    if (status == STATUS_OK && rename(unfinished, path) != 0)
+    if (status == STATUS_OK && disk_rename(unfinished, path) != 0)
         status = error_set_errno(err, errno, "cannot rename the ledger segment %s", unfinished);
     if (status != STATUS_OK)
-        (void)unlink(unfinished);
-    else
-        status = file_sync_dir(dir, err);
+        (void)disk_unlink(unfinished);
+    else if (disk_sync_dir(dir) != 0)
+        status = error_set_errno(err, errno, "cannot sync the directory %s", dir);
     if (status != STATUS_OK) {
-        (void)close(fd);
+        (void)disk_close(fd);
         return status;
     }
     *ret_fd = fd;
     return STATUS_OK;
+}
+
+static enum status write_torn(const char *path, const uint8_t *data, size_t bytes,
+                              struct error *err)
+{
+    int fd = disk_open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", path);
+    enum status status = disk_write_whole(fd, data, bytes, 0, err);
+    if (status == STATUS_OK && disk_fsync(fd) != 0)
+        status = error_set_errno(err, errno, "cannot sync %s", path);
+    (void)disk_close(fd);
+    return status;
 }
 
 static enum status keep_torn(int fd, const char *path, uint64_t from, uint64_t to,
@@ -139,9 +152,9 @@ static enum status keep_torn(int fd, const char *path, uint64_t from, uint64_t t
     uint8_t *copy = malloc(bytes);
     if (!copy)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %zu torn bytes of %s", bytes, path);
-    status = file_pread_all(fd, copy, bytes, from, err);
+    status = disk_read_whole(fd, copy, bytes, from, err);
     if (status == STATUS_OK)
-        status = file_write_atomic(torn, copy, bytes, 0600, err);
+        status = write_torn(torn, copy, bytes, err);
     free(copy);
     return status;
 }
@@ -151,12 +164,12 @@ static enum status write_zeros(int fd, uint64_t from, uint64_t to, struct error 
     static const uint8_t zeros[ZEROS_BYTES];
     while (from < to) {
         size_t step_bytes = to - from < ZEROS_BYTES ? (size_t)(to - from) : ZEROS_BYTES;
-        enum status status = file_pwrite_all(fd, zeros, step_bytes, from, err);
+        enum status status = disk_write_whole(fd, zeros, step_bytes, from, err);
         if (status != STATUS_OK)
             return status;
         from += step_bytes;
     }
-    if (fdatasync(fd) != 0)
+    if (disk_fdatasync(fd) != 0)
         return error_set_errno(err, errno, "cannot sync the cut of a torn ledger tail");
     return STATUS_OK;
 }
@@ -168,12 +181,12 @@ enum status segment_cut(const char *dir, uint64_t number, uint64_t from, uint64_
     enum status status = segment_path(dir, number, path, err);
     if (status != STATUS_OK)
         return status;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = disk_open(path, O_RDWR, 0);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
     status = keep_torn(fd, path, from, to, err);
     if (status == STATUS_OK)
         status = write_zeros(fd, from, to, err);
-    (void)close(fd);
+    (void)disk_close(fd);
     return status;
 }

@@ -30,14 +30,12 @@
 #include "common/base/bytes.h"
 #include "common/base/checksum.h"
 #include "common/base/file.h"
+#include "coordinator/ledger/disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define FORMAT 1
 #define SECTIONS 3
@@ -120,15 +118,18 @@ static enum status write_file(const char *path, const struct snapshot *snapshot,
                                                {snapshot->state, snapshot->state_bytes, 0}};
     uint8_t head[HEAD_BYTES];
     write_head(snapshot, sections, head);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = disk_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot create the snapshot %s", path);
-    enum status status = file_write_all(fd, head, sizeof head, err);
-    for (int i = 0; status == STATUS_OK && i < SECTIONS; i++)
-        status = file_write_all(fd, sections[i].data, (size_t)sections[i].bytes, err);
-    if (status == STATUS_OK && fsync(fd) != 0)
+    enum status status = disk_write_whole(fd, head, sizeof head, 0, err);
+    uint64_t offset = sizeof head;
+    for (int i = 0; status == STATUS_OK && i < SECTIONS; i++) {
+        status = disk_write_whole(fd, sections[i].data, (size_t)sections[i].bytes, offset, err);
+        offset += sections[i].bytes;
+    }
+    if (status == STATUS_OK && disk_fsync(fd) != 0)
         status = error_set_errno(err, errno, "cannot sync the snapshot %s", path);
-    if (close(fd) != 0 && status == STATUS_OK)
+    if (disk_close(fd) != 0 && status == STATUS_OK)
         status = error_set_errno(err, errno, "cannot close the snapshot %s", path);
     return status;
 }
@@ -143,13 +144,15 @@ enum status snapshot_write(const char *dir, const struct snapshot *snapshot, str
     if (status != STATUS_OK)
         return error_set(err, status, "the snapshots' directory name is too long: %s", dir);
     status = write_file(temp, snapshot, err);
-    if (status == STATUS_OK && rename(temp, path) != 0)
+    if (status == STATUS_OK && disk_rename(temp, path) != 0)
         status = error_set_errno(err, errno, "cannot rename the snapshot %s", temp);
     if (status != STATUS_OK) {
-        (void)unlink(temp);
+        (void)disk_unlink(temp);
         return status;
     }
-    return file_sync_dir(dir, err);
+    if (disk_sync_dir(dir) != 0)
+        return error_set_errno(err, errno, "cannot sync the directory %s", dir);
+    return STATUS_OK;
 }
 
 static enum status damaged(const char *path, const char *what, struct error *err)
@@ -162,12 +165,12 @@ static enum status read_head(int fd, const char *path, uint64_t sequence, struct
                              struct section sections[SECTIONS], struct error *err)
 {
     uint8_t head[HEAD_BYTES];
-    struct stat info;
-    if (fstat(fd, &info) != 0)
+    uint64_t file_bytes;
+    if (disk_size(fd, &file_bytes) != 0)
         return error_set_errno(err, errno, "cannot examine the snapshot %s", path);
-    if ((uint64_t)info.st_size < sizeof head)
+    if (file_bytes < sizeof head)
         return damaged(path, "the file ends too early", err);
-    enum status status = file_pread_all(fd, head, sizeof head, 0, err);
+    enum status status = disk_read_whole(fd, head, sizeof head, 0, err);
     if (status != STATUS_OK)
         return status;
     if (memcmp(head, magic, sizeof magic) != 0 ||
@@ -186,7 +189,7 @@ static enum status read_head(int fd, const char *path, uint64_t sequence, struct
         .layout = load_u64(head + HEADER_LAYOUT),
         .n = load_u64(head + HEADER_N),
     };
-    uint64_t left_bytes = (uint64_t)info.st_size - sizeof head;
+    uint64_t left_bytes = file_bytes - sizeof head;
     for (uint32_t i = 0; i < SECTIONS; i++) {
         const uint8_t *entry = head + HEADER_BYTES + i * SECTION_BYTES;
         sections[i].bytes = load_u64(entry + SECTION_LENGTH);
@@ -213,7 +216,7 @@ static enum status read_sections(int fd, const char *path, struct section sectio
         if (!sections[i].data)
             return error_set(err, STATUS_NO_MEMORY, "no memory for %zu bytes of the snapshot %s",
                              bytes, path);
-        enum status status = file_pread_all(fd, sections[i].data, bytes, offset, err);
+        enum status status = disk_read_whole(fd, sections[i].data, bytes, offset, err);
         if (status != STATUS_OK)
             return status;
         if (checksum_xxh3(sections[i].data, bytes) != sections[i].checksum)
@@ -232,13 +235,13 @@ static enum status read_file(const char *dir, uint64_t sequence, struct snapshot
     enum status status = name_path(dir, sequence, path, err);
     if (status != STATUS_OK)
         return status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = disk_open(path, O_RDONLY, 0);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open the snapshot %s", path);
     status = read_head(fd, path, sequence, &snapshot, sections, err);
     if (status == STATUS_OK)
         status = read_sections(fd, path, sections, err);
-    (void)close(fd);
+    (void)disk_close(fd);
     if (status != STATUS_OK) {
         for (int i = 0; i < SECTIONS; i++)
             free(sections[i].data);
@@ -270,50 +273,48 @@ static int compare_sequences(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-static enum status collect_names(DIR *stream, const char *dir, uint64_t **names, size_t *count,
-                                 struct error *err)
+struct listing {
+    uint64_t *names;
+    size_t count, room;
+    bool too_many;
+};
+
+static void collect_name(void *context, const char *name)
 {
-    size_t room = 0;
+    struct listing *listing = context;
     uint64_t sequence;
-    for (;;) {
-        errno = 0;
-        struct dirent *entry = readdir(stream);
-        if (!entry && errno != 0)
-            return error_set_errno(err, errno, "cannot list the snapshots in %s", dir);
-        if (!entry)
-            return STATUS_OK;
-        if (!parse_name(entry->d_name, &sequence))
-            continue;
-        if (*count == room) {
-            room = room > 0 ? 2 * room : 16;
-            uint64_t *grown = room <= NAMES_MAX ? realloc(*names, room * sizeof **names) : NULL;
-            if (!grown)
-                return error_set(err, STATUS_NO_MEMORY, "too many snapshots in %s", dir);
-            *names = grown;
-        }
-        (*names)[(*count)++] = sequence;
+    if (!parse_name(name, &sequence) || listing->too_many)
+        return;
+    if (listing->count == listing->room) {
+        size_t room = listing->room > 0 ? 2 * listing->room : 16;
+        uint64_t *grown = room <= NAMES_MAX ? realloc(listing->names, room * sizeof *grown) : NULL;
+        listing->too_many = !grown;
+        if (!grown)
+            return;
+        listing->names = grown;
+        listing->room = room;
     }
+    listing->names[listing->count++] = sequence;
 }
 
 /* Ascending sequences; the caller frees *ret_names. */
 static enum status list_names(const char *dir, uint64_t **ret_names, size_t *ret_count,
                               struct error *err)
 {
-    uint64_t *names = NULL;
-    size_t count = 0;
-    DIR *stream = opendir(dir);
-    if (!stream)
-        return error_set_errno(err, errno, "cannot open the snapshots' directory %s", dir);
-    enum status status = collect_names(stream, dir, &names, &count, err);
-    (void)closedir(stream);
+    struct listing listing = {0};
+    enum status status = STATUS_OK;
+    if (disk_list(dir, collect_name, &listing) != 0)
+        status = error_set_errno(err, errno, "cannot list the snapshots in %s", dir);
+    else if (listing.too_many)
+        status = error_set(err, STATUS_NO_MEMORY, "too many snapshots in %s", dir);
     if (status != STATUS_OK) {
-        free(names);
+        free(listing.names);
         return status;
     }
-    if (count > 0)
-        qsort(names, count, sizeof *names, compare_sequences);
-    *ret_names = names;
-    *ret_count = count;
+    if (listing.count > 0)
+        qsort(listing.names, listing.count, sizeof *listing.names, compare_sequences);
+    *ret_names = listing.names;
+    *ret_count = listing.count;
     return STATUS_OK;
 }
 
@@ -372,7 +373,7 @@ enum status snapshot_prune(const char *dir, uint32_t keep, struct error *err)
     for (size_t i = 1; status == STATUS_OK && i + keep < count; i++) {
         char path[PATH_BYTES];
         status = name_path(dir, names[i], path, err);
-        if (status == STATUS_OK && unlink(path) != 0 && errno != ENOENT)
+        if (status == STATUS_OK && disk_unlink(path) != 0 && errno != ENOENT)
             status = error_set_errno(err, errno, "cannot delete the snapshot %s", path);
     }
     free(names);

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #define BATCH_RECORDS_MAX 256
 #define BATCH_BYTES_MAX ((size_t)16 * 1024 * 1024)
@@ -41,35 +39,11 @@ static enum status rotate(struct ledger *ledger, size_t frame_bytes)
     enum status status = segment_create(ledger->dir, &header, &fd, NULL);
     if (status != STATUS_OK)
         return status;
-    (void)close(ledger->fd); /* everything in it is synced */
+    (void)disk_close(ledger->fd); /* everything in it is synced */
     ledger->fd = fd;
     ledger->number = header.number;
     ledger->file_bytes = header.file_bytes;
     ledger->offset = LEDGER_SEGMENT_HEADER_BYTES;
-    return STATUS_OK;
-}
-
-/* Loops over short writes and EINTR; changes the vectors. */
-static enum status write_vectors(int fd, struct iovec *vectors, int count, uint64_t offset)
-{
-    while (count > 0) {
-        ssize_t written = pwritev(fd, vectors, count, (off_t)offset);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return error_set_errno(NULL, errno, "cannot write ledger records");
-        offset += (uint64_t)written;
-        size_t left_bytes = (size_t)written;
-        while (count > 0 && left_bytes >= vectors->iov_len) {
-            left_bytes -= vectors->iov_len;
-            vectors++;
-            count--;
-        }
-        if (count > 0) {
-            vectors->iov_base = (uint8_t *)vectors->iov_base + left_bytes;
-            vectors->iov_len -= left_bytes;
-        }
-    }
     return STATUS_OK;
 }
 
@@ -114,8 +88,8 @@ static enum status write_batch(struct ledger *ledger, struct pending *first,
         next = next->next;
     }
     *ret_rest = next;
-    status = write_vectors(ledger->fd, vectors, count, ledger->offset);
-    if (status == STATUS_OK && fdatasync(ledger->fd) != 0)
+    status = disk_write_vectors(ledger->fd, vectors, count, ledger->offset, NULL);
+    if (status == STATUS_OK && disk_fdatasync(ledger->fd) != 0)
         status = error_set_errno(NULL, errno, "cannot sync the ledger");
     if (status == STATUS_OK) {
         ledger->end = end;
