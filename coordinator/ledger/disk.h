@@ -1,6 +1,7 @@
-/* Every way in which the ledger and its snapshots touch the disk: thin names over system calls, with
- * their POSIX meaning (-1 and errno). Any thread. They are gathered here so that the crash tests can
- * link tests/support/sim_disk.c in disk.c's place and see what a power cut leaves at any moment. */
+/* Every way in which the ledger and its snapshots touch the disk: thin names over system calls,
+ * with their POSIX meaning (-1 and errno). Any thread. They are gathered here so that the crash
+ * tests can link a simulated disk in disk.c's place and see what a power cut leaves at any
+ * moment. */
 #ifndef RAVEN_COORDINATOR_LEDGER_DISK_H
 #define RAVEN_COORDINATOR_LEDGER_DISK_H
 

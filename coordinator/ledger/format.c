@@ -27,7 +27,7 @@ enum record_offset {
     RECORD_HEADER_BYTES = 12,
     RECORD_SEQUENCE = 16,
     RECORD_SYNCED = 24,
-    RECORD_RESERVED = 32,
+    RECORD_EPOCH = 32,
     RECORD_BODY_CHECKSUM = 40,
     RECORD_CHAIN = 48,
     RECORD_CHECKSUM = 56,
@@ -89,7 +89,7 @@ void format_write_record(struct record_header *header, uint64_t previous_chain, 
     store_u32(ret + RECORD_HEADER_BYTES, LEDGER_RECORD_HEADER_BYTES);
     store_u64(ret + RECORD_SEQUENCE, header->sequence);
     store_u64(ret + RECORD_SYNCED, header->synced);
-    store_u64(ret + RECORD_RESERVED, 0);
+    store_u64(ret + RECORD_EPOCH, header->epoch);
     store_u64(ret + RECORD_BODY_CHECKSUM, header->body_checksum);
     header->chain = format_chain(ret, previous_chain);
     store_u64(ret + RECORD_CHAIN, header->chain);
@@ -112,6 +112,7 @@ bool format_read_record(const uint8_t data[LEDGER_RECORD_HEADER_BYTES], uint64_t
         .flags = load_u16(data + RECORD_FLAGS),
         .sequence = load_u64(data + RECORD_SEQUENCE),
         .synced = load_u64(data + RECORD_SYNCED),
+        .epoch = load_u64(data + RECORD_EPOCH),
         .body_checksum = load_u64(data + RECORD_BODY_CHECKSUM),
         .chain = load_u64(data + RECORD_CHAIN),
     };

@@ -32,19 +32,28 @@
  *   12   4  header length = 64
  *   16   8  sequence, dense from 1 over the whole ledger
  *   24   8  the last sequence that was durable when this record was written
- *   32   8  zero; for the coordinator's epoch
+ *   32   8  epoch: one more than the highest in the ledger when the writer opened it (0 in ledgers
+ *           of the first version); a lower one after a higher one is the trace of two writers
  *   40   8  checksum of body and padding
  *   48   8  chain: checksum of bytes 0 … 47, seeded with the chain of the record before (0 for
  *           the first); the body's checksum is in them, so it covers all that came before
  *   56   8  checksum of bytes 0 … 55, seeded with the ledger id; checked before the length is
  *           used
  *
+ * A mark is a header of type 5 without a body, written when nothing came for a second and at a
+ * clean close. It has the sequence of the record before it, also as its "durable" field, and is no
+ * link of the chain: its own chain field is computed like the next record's, which starts from the
+ * same chain as if the mark were not there. It witnesses that everything before it was durable.
+ *
  * After the last record of a segment all bytes are zero. In the last segment other bytes that are
- * no whole record are a torn tail if no intact record header follows: they are copied to
- * <segment>.torn-<wall ms> and overwritten with zeros. A torn write was never acknowledged, but a
- * very last record that was damaged after its acknowledgement looks the same; hence the copy, the
- * report, and the refusal to end before a snapshot. Anything else that does not fit is damage: the
- * ledger does not open and nothing is written. */
+ * no whole record are a torn tail unless an intact header follows that states the bad record as
+ * durable: one write carries many records and a power cut may keep any of its sectors, but all of
+ * them state only what was durable before that write. A torn tail is copied to
+ * <segment>.torn-<wall ms> and overwritten with zeros. It was never acknowledged, with one
+ * exception: a very last record that is damaged in the second before its mark looks the same;
+ * hence the copy, the report, the refusal to end before a snapshot, and the receipts that agents
+ * keep. Anything else that does not fit is damage: the ledger does not open and nothing is
+ * written. */
 #include "common/base/bytes.h"
 #include "common/base/checksum.h"
 #include "common/base/rng.h"
@@ -55,22 +64,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status take_lock(const char *dir, int *ret_fd, struct error *err)
+static enum status take_lock(const char *dir, char ret_path[PATH_BYTES], int *ret_fd,
+                             struct error *err)
 {
-    char path[PATH_BYTES];
-    enum status status = path_format(path, "%s/lock", dir);
+    enum status status = path_format(ret_path, "%s/lock", dir);
     if (status != STATUS_OK)
         return error_set(err, status, "the ledger's directory name is too long: %s", dir);
-    int fd = disk_open(path, O_RDWR | O_CREAT, 0600);
+    int fd = disk_open(ret_path, O_RDWR | O_CREAT, 0600);
     if (fd < 0)
-        return error_set_errno(err, errno, "cannot open the lock %s", path);
+        return error_set_errno(err, errno, "cannot open the lock %s", ret_path);
     if (disk_lock(fd) != 0) {
         int errnum = errno;
         (void)disk_close(fd);
         if (errnum == EAGAIN)
             return error_set(err, STATUS_BUSY, "another process has the ledger in %s open", dir);
         return error_set_errno(
-            err, errnum, "cannot lock %s (the directory must be on a local file system)", path);
+            err, errnum, "cannot lock %s (the directory must be on a local file system)", ret_path);
     }
     *ret_fd = fd;
     return STATUS_OK;
@@ -134,7 +143,11 @@ static enum status open_for_writing(struct ledger *ledger, const struct reader *
 static enum status start(struct ledger *ledger, struct error *err)
 {
     (void)pthread_mutex_init(&ledger->mutex, NULL);
-    (void)pthread_cond_init(&ledger->work, NULL);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&ledger->work, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
     ledger->last = &ledger->first;
     ledger->next_sequence = ledger->end.sequence + 1;
     int errnum = pthread_create(&ledger->thread, NULL, writer_main, ledger);
@@ -156,6 +169,8 @@ static enum status open_locked(struct ledger *ledger, struct reader *reader,
         return status;
     report_from(reader, &report);
     ledger->end = reader->end;
+    ledger->witnessed = reader->witnessed;
+    ledger->epoch = reader->epoch + 1;
     status = open_for_writing(ledger, reader, err);
     if (status == STATUS_OK)
         status = start(ledger, err);
@@ -183,7 +198,7 @@ enum status ledger_open_with(const char *dir, const struct ledger_options *optio
     if (status == STATUS_OK && disk_make_dirs(dir) != 0)
         status = error_set_errno(err, errno, "cannot make the ledger's directory %s", dir);
     if (status == STATUS_OK)
-        status = take_lock(dir, &ledger->lock_fd, err);
+        status = take_lock(dir, ledger->lock_path, &ledger->lock_fd, err);
     if (status == STATUS_OK)
         status = open_locked(ledger, &reader, ret_report, err);
     reader_done(&reader);

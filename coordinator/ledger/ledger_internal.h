@@ -16,6 +16,8 @@
 #define LEDGER_RECORD_HEADER_BYTES 64u
 #define LEDGER_ALIGN_BYTES 8u
 #define LEDGER_FLAG_CRITICAL 1u
+#define LEDGER_MARK 5u /* the writer's own; see the format in ledger.c */
+#define LEDGER_MARK_AFTER_MS 1000
 #define LEDGER_SEGMENT_BYTES (64u * 1024 * 1024)
 #define LEDGER_SEGMENTS_MAX 1000000u
 /* Appended and not yet written; more is refused with STATUS_BUSY, so a slow disk cannot fill
@@ -47,6 +49,7 @@ struct record_header {
     uint16_t flags;
     uint64_t sequence;
     uint64_t synced; /* the last sequence known durable when this was written */
+    uint64_t epoch;  /* how often the ledger had been opened for writing */
     uint64_t body_checksum;
     uint64_t chain;
 };
@@ -94,6 +97,8 @@ struct reader {
     uint64_t records;
     uint64_t segments;
     uint64_t ledger_id;
+    uint64_t epoch;      /* the highest so far */
+    uint64_t witnessed;  /* records to this sequence are known durable by what follows them */
     uint64_t file_bytes; /* of the last segment */
     uint64_t offset;     /* after the last whole record of the last segment */
     uint64_t torn_end;   /* after the last byte that is not zero; == offset when nothing is torn */
@@ -123,7 +128,9 @@ struct ledger {
     char dir[PATH_BYTES];
     uint64_t segment_bytes;
     uint64_t ledger_id;
+    uint64_t epoch;
     int lock_fd;
+    char lock_path[PATH_BYTES];
     pthread_t thread;
 
     pthread_mutex_t mutex; /* guards from here … */
@@ -137,6 +144,7 @@ struct ledger {
 
     /* writer thread only */
     struct ledger_position end;
+    uint64_t witnessed; /* as in struct reader */
     int fd;
     uint64_t number;
     uint64_t file_bytes;

@@ -1,7 +1,7 @@
 /* Reads a whole ledger in order, checks every byte of it, and decides what its end means: clean,
- * torn, or damaged. The opening thread. Surprising: an intact record header anywhere after a bad
- * record makes it damage and not a torn tail, even if the bytes between them look unwritten: losing
- * an acknowledged record silently is worse than asking a person. */
+ * torn, or damaged. The opening thread. Surprising: intact records may follow a torn one (a power
+ * cut keeps any sectors of a write); what tells a torn write from a damaged acknowledged record is
+ * whether anything after it states that it was durable. */
 #include "common/base/bytes.h"
 #include "common/base/checksum.h"
 #include "coordinator/ledger/ledger_internal.h"
@@ -16,6 +16,7 @@
 
 enum found {
     FOUND_RECORD,
+    FOUND_MARK,
     FOUND_UNREADABLE, /* zeros, half a record, or flipped bits: the survey decides */
 };
 
@@ -75,6 +76,7 @@ static enum status check_segment_header(struct reader *reader, uint64_t number,
         return damage(segment, 0, "the segment does not continue the one before", err);
     if (header.file_bytes != segment->file_bytes)
         return damage(segment, segment->file_bytes, "the file does not have its size", err);
+    reader->witnessed = reader->end.sequence;
     return STATUS_OK;
 }
 
@@ -102,8 +104,17 @@ static enum status read_record(struct reader *reader, const struct segment *segm
     enum status status = disk_read_whole(segment->fd, bytes, sizeof bytes, offset, err);
     if (status != STATUS_OK || !format_read_record(bytes, reader->ledger_id, ret))
         return status;
-    if (ret->sequence != reader->end.sequence + 1)
+    bool mark = ret->type == LEDGER_MARK;
+    if (ret->sequence != reader->end.sequence + !mark)
         return damage(segment, offset, "the record is not the next one", err);
+    if (ret->epoch < reader->epoch)
+        return error_set(
+            err, STATUS_FENCED,
+            "%s has a record of epoch %llu at offset %llu after one of epoch %llu: two "
+            "coordinators wrote this ledger; nothing was changed: bring it back from "
+            "a backup",
+            segment->path, (unsigned long long)ret->epoch, (unsigned long long)offset,
+            (unsigned long long)reader->epoch);
     if (ret->chain != format_chain(bytes, reader->end.chain))
         return damage(segment, offset, "the record does not continue the chain", err);
     uint64_t padded_bytes = format_padded_bytes(ret->body_bytes);
@@ -116,7 +127,7 @@ static enum status read_record(struct reader *reader, const struct segment *segm
                                  offset + sizeof bytes, err);
     if (status == STATUS_OK &&
         checksum_xxh3(reader->space, (size_t)padded_bytes) == ret->body_checksum)
-        *ret_found = FOUND_RECORD;
+        *ret_found = mark ? FOUND_MARK : FOUND_RECORD;
     return status;
 }
 
@@ -146,8 +157,8 @@ static enum status deliver(struct reader *reader, const struct segment *segment,
 }
 
 struct survey {
-    uint64_t nonzero_end;  /* after the last byte that is not zero; offset when all are */
-    uint64_t later_record; /* offset of an intact later header, 0: none */
+    uint64_t nonzero_end; /* after the last byte that is not zero; offset when all are */
+    uint64_t witness;     /* offset of a header that states the bad record as durable; 0: none */
 };
 
 static void survey_window(const struct reader *reader, uint64_t offset, const uint8_t *window,
@@ -160,11 +171,11 @@ static void survey_window(const struct reader *reader, uint64_t offset, const ui
         }
     }
     struct record_header header;
-    for (size_t i = 0; i + LEDGER_RECORD_HEADER_BYTES <= bytes && !survey->later_record;
+    for (size_t i = 0; i + LEDGER_RECORD_HEADER_BYTES <= bytes && !survey->witness;
          i += LEDGER_ALIGN_BYTES) {
         if (at + i > offset && format_read_record(window + i, reader->ledger_id, &header) &&
-            header.sequence > reader->end.sequence)
-            survey->later_record = at + i;
+            header.synced > reader->end.sequence)
+            survey->witness = at + i;
     }
 }
 
@@ -206,12 +217,12 @@ static enum status judge_end(struct reader *reader, const struct segment *segmen
         struct record_header header;
         enum found found;
         status = read_record(reader, segment, offset, &header, &found, err);
-        *ret_again = status == STATUS_OK && (found == FOUND_RECORD || survey.later_record);
+        *ret_again = status == STATUS_OK && (found != FOUND_UNREADABLE || survey.witness);
         if (status != STATUS_OK || *ret_again)
             return status;
     }
-    if (survey.later_record)
-        return damage(segment, offset, "intact records follow it", err);
+    if (survey.witness)
+        return damage(segment, offset, "what follows it says that it was durable", err);
     if (!clean && !segment->last)
         return damage(segment, offset, "another segment follows it", err);
     if (segment->last) {
@@ -231,8 +242,11 @@ static enum status read_records(struct reader *reader, const struct segment *seg
         struct record_header header;
         enum found found;
         enum status status = read_record(reader, segment, offset, &header, &found, err);
-        if (status == STATUS_OK && found == FOUND_RECORD) {
-            status = deliver(reader, segment, offset, &header, err);
+        if (status == STATUS_OK && found != FOUND_UNREADABLE) {
+            reader->epoch = header.epoch;
+            reader->witnessed = header.synced;
+            if (found == FOUND_RECORD)
+                status = deliver(reader, segment, offset, &header, err);
             offset += LEDGER_RECORD_HEADER_BYTES + format_padded_bytes(header.body_bytes);
             attempts = 0;
             if (status == STATUS_OK)

@@ -2,25 +2,38 @@
  * durable with one fdatasync, then tells the owners in order. Surprising: the first failed write or
  * sync ends the ledger for good, since the kernel may have dropped the pages and a second fdatasync
  * would report a success that is not one; opening again reads what is really on the disk. */
+#include "common/base/checksum.h"
 #include "coordinator/ledger/ledger_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define BATCH_RECORDS_MAX 256
 #define BATCH_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
-static struct pending *take_waiting(struct ledger *ledger, enum status *ret_failed)
+struct wakeup {
+    struct pending *waiting;
+    enum status failed;
+    bool closing;
+};
+
+/* Until there is work or the ledger closes, at most wait_ms; a negative wait_ms has no end. */
+static struct wakeup take_waiting(struct ledger *ledger, int64_t wait_ms)
 {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
     (void)pthread_mutex_lock(&ledger->mutex);
-    while (!ledger->first && !ledger->closing)
-        (void)pthread_cond_wait(&ledger->work, &ledger->mutex);
-    struct pending *taken = ledger->first;
+    int errnum = 0;
+    while (!ledger->first && !ledger->closing && errnum == 0)
+        errnum = wait_ms < 0 ? pthread_cond_wait(&ledger->work, &ledger->mutex)
+                             : pthread_cond_timedwait(&ledger->work, &ledger->mutex, &until);
+    struct wakeup wakeup = {ledger->first, ledger->failed, ledger->closing};
     ledger->first = NULL;
     ledger->last = &ledger->first;
-    *ret_failed = ledger->failed;
     (void)pthread_mutex_unlock(&ledger->mutex);
-    return taken;
+    return wakeup;
 }
 
 static enum status rotate(struct ledger *ledger, size_t frame_bytes)
@@ -41,6 +54,7 @@ static enum status rotate(struct ledger *ledger, size_t frame_bytes)
         return status;
     (void)disk_close(ledger->fd); /* everything in it is synced */
     ledger->fd = fd;
+    ledger->witnessed = ledger->end.sequence;
     ledger->number = header.number;
     ledger->file_bytes = header.file_bytes;
     ledger->offset = LEDGER_SEGMENT_HEADER_BYTES;
@@ -55,10 +69,20 @@ static void seal(struct ledger *ledger, struct pending *pending, struct ledger_p
         .flags = LEDGER_FLAG_CRITICAL,
         .sequence = pending->sequence,
         .synced = ledger->end.sequence,
+        .epoch = ledger->epoch,
         .body_checksum = pending->body_checksum,
     };
     format_write_record(&header, end->chain, ledger->ledger_id, pending->frame);
     *end = (struct ledger_position){header.sequence, header.chain};
+}
+
+/* What is not durable yet must not be acknowledged, and neither what another coordinator, which
+ * holds a newer lock file, does not know of. */
+static enum status make_durable(const struct ledger *ledger)
+{
+    if (disk_fdatasync(ledger->fd) != 0)
+        return error_set_errno(NULL, errno, "cannot sync the ledger");
+    return disk_is_same(ledger->lock_fd, ledger->lock_path) == 0 ? STATUS_OK : STATUS_FENCED;
 }
 
 /* Writes and syncs as many records from the front as fit one segment and one batch; *ret_rest is
@@ -89,11 +113,36 @@ static enum status write_batch(struct ledger *ledger, struct pending *first,
     }
     *ret_rest = next;
     status = disk_write_vectors(ledger->fd, vectors, count, ledger->offset, NULL);
-    if (status == STATUS_OK && disk_fdatasync(ledger->fd) != 0)
-        status = error_set_errno(NULL, errno, "cannot sync the ledger");
+    if (status == STATUS_OK)
+        status = make_durable(ledger);
     if (status == STATUS_OK) {
+        ledger->witnessed = ledger->end.sequence;
         ledger->end = end;
         ledger->offset += bytes;
+    }
+    return status;
+}
+
+/* Witnesses the last records, which no later record does yet. */
+static enum status write_mark(struct ledger *ledger)
+{
+    uint8_t frame[LEDGER_RECORD_HEADER_BYTES];
+    if (sizeof frame > ledger->file_bytes - ledger->offset)
+        return rotate(ledger, 0); /* the next segment's header is as good */
+    struct record_header header = {
+        .type = LEDGER_MARK,
+        .sequence = ledger->end.sequence,
+        .synced = ledger->end.sequence,
+        .epoch = ledger->epoch,
+        .body_checksum = checksum_xxh3(NULL, 0),
+    };
+    format_write_record(&header, ledger->end.chain, ledger->ledger_id, frame);
+    enum status status = disk_write_whole(ledger->fd, frame, sizeof frame, ledger->offset, NULL);
+    if (status == STATUS_OK)
+        status = make_durable(ledger);
+    if (status == STATUS_OK) {
+        ledger->witnessed = ledger->end.sequence;
+        ledger->offset += sizeof frame;
     }
     return status;
 }
@@ -122,25 +171,38 @@ static void fail(struct ledger *ledger, enum status status)
     (void)pthread_mutex_unlock(&ledger->mutex);
 }
 
+static void write_waiting(struct ledger *ledger, struct pending *waiting, enum status failed)
+{
+    while (waiting) {
+        struct pending *rest = NULL;
+        enum status status = failed;
+        if (failed == STATUS_OK) {
+            status = write_batch(ledger, waiting, &rest);
+            if (status != STATUS_OK)
+                fail(ledger, status);
+            failed = status;
+        }
+        finish(ledger, waiting, rest, status);
+        waiting = rest;
+    }
+}
+
 void *writer_main(void *context)
 {
     struct ledger *ledger = context;
     for (;;) {
-        enum status failed;
-        struct pending *waiting = take_waiting(ledger, &failed);
-        if (!waiting)
-            return NULL;
-        while (waiting) {
-            struct pending *rest = NULL;
-            enum status status = failed;
-            if (failed == STATUS_OK) {
-                status = write_batch(ledger, waiting, &rest);
-                if (status != STATUS_OK)
-                    fail(ledger, status);
-                failed = status;
-            }
-            finish(ledger, waiting, rest, status);
-            waiting = rest;
+        bool mark = ledger->witnessed < ledger->end.sequence;
+        struct wakeup wakeup = take_waiting(ledger, mark ? LEDGER_MARK_AFTER_MS : -1);
+        if (wakeup.waiting) {
+            write_waiting(ledger, wakeup.waiting, wakeup.failed);
+            continue;
         }
+        if (mark && wakeup.failed == STATUS_OK) {
+            enum status status = write_mark(ledger);
+            if (status != STATUS_OK)
+                fail(ledger, status);
+        }
+        if (wakeup.closing)
+            return NULL;
     }
 }

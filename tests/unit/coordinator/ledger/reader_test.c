@@ -118,8 +118,9 @@ static void test_every_torn_write_is_cut(void **state)
     remove_dir(dir);
 }
 
+/* Every record was acknowledged and the mark after them says so. */
 static void check_flip(const char *dir, const char *path, const uint8_t *flipped, size_t at,
-                       size_t last_record)
+                       size_t mark)
 {
     struct seen seen;
     struct error err = {0};
@@ -128,14 +129,14 @@ static void check_flip(const char *dir, const char *path, const uint8_t *flipped
     enum status status = try_open(dir, &seen, &report, &err);
     assert_false(seen.wrong);
     if (status == STATUS_CORRUPT) {
-        assert_true(at < last_record + LEDGER_RECORD_HEADER_BYTES);
+        assert_true(at < mark);
         assert_refused(dir, path, flipped, SEGMENT_BYTES);
         return;
     }
     assert_int_equal(status, STATUS_OK);
-    assert_true(at >= last_record);
+    assert_true(at >= mark);
     assert_true(report.torn_bytes > 0);
-    assert_true(seen.count == 2 || seen.count == 3);
+    assert_int_equal(seen.count, 3);
     assert_int_equal(count_names(dir, ".torn-", true), 1);
 }
 
@@ -148,13 +149,13 @@ static void test_every_bit_flip(void **state)
     make_ledger(dir, SEGMENT_BYTES, 3);
     segment_of(dir, 1, path);
     read_whole(path, &whole);
-    size_t last_record = offset_of_record(3);
+    size_t mark = offset_of_record(4);
     for (size_t at = 0; at < whole.bytes; at++) {
         for (int bit = 0; bit < 8; bit++) {
             uint8_t flipped[SEGMENT_BYTES];
             memcpy(flipped, whole.data, sizeof flipped);
             flipped[at] ^= (uint8_t)(1 << bit);
-            check_flip(dir, path, flipped, at, last_record);
+            check_flip(dir, path, flipped, at, mark);
         }
     }
     buffer_done(&whole);
@@ -247,6 +248,8 @@ static void test_payload_cannot_forge_a_later_record(void **state)
     size_t second = LEDGER_SEGMENT_HEADER_BYTES + LEDGER_RECORD_HEADER_BYTES +
                     (size_t)format_padded_bytes((uint32_t)body_of(1, body));
     memset(file.data + second, 0, LEDGER_RECORD_HEADER_BYTES); /* its header never arrived */
+    size_t third = second + LEDGER_RECORD_HEADER_BYTES + sizeof forged;
+    memset(file.data + third, 0, file.bytes - third); /* nor the mark of the close */
     write_whole(path, file.data, file.bytes);
     struct error err = {0};
     struct ledger_open_report report;
@@ -277,30 +280,128 @@ static void test_scan_is_overtaken_by_the_writer(void **state)
     remove_dir(dir);
 }
 
-/* Appends to a closed one-segment ledger a record that this version would not write. */
-static void add_record(const char *dir, uint16_t type, uint16_t flags, uint64_t sequence,
-                       uint64_t chain_error)
+/* Appends header, which lacks lengths and checksums, and the body of its sequence to a closed
+ * one-segment ledger. */
+static void add_header(const char *dir, struct record_header header, uint64_t chain_error)
 {
     char path[PATH_BYTES];
     struct buffer file;
     struct segment_header segment;
-    struct record_header header;
+    struct record_header before = {0};
     uint64_t chain = 0;
+    uint8_t body[72] = {0};
     segment_of(dir, 1, path);
     read_whole(path, &file);
     assert_int_equal(format_read_segment(file.data, &segment), STATUS_OK);
     size_t at = LEDGER_SEGMENT_HEADER_BYTES;
-    while (format_read_record(file.data + at, segment.ledger_id, &header)) {
-        chain = header.chain;
-        at += LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes(header.body_bytes);
+    while (format_read_record(file.data + at, segment.ledger_id, &before)) {
+        chain = before.type == LEDGER_MARK ? chain : before.chain;
+        at += LEDGER_RECORD_HEADER_BYTES + (size_t)format_padded_bytes(before.body_bytes);
     }
-    header = (struct record_header){.type = type,
-                                    .flags = flags,
-                                    .sequence = sequence,
-                                    .body_checksum = checksum_xxh3(NULL, 0)};
+    header.body_bytes = (uint32_t)body_of(header.sequence, body);
+    size_t padded_bytes = (size_t)format_padded_bytes(header.body_bytes);
+    header.body_checksum = checksum_xxh3(body, padded_bytes);
     format_write_record(&header, chain ^ chain_error, segment.ledger_id, file.data + at);
+    memcpy(file.data + at + LEDGER_RECORD_HEADER_BYTES, body, padded_bytes);
     write_whole(path, file.data, file.bytes);
     buffer_done(&file);
+}
+
+static void add_record(const char *dir, uint16_t type, uint16_t flags, uint64_t sequence,
+                       uint64_t chain_error)
+{
+    struct record_header header = {
+        .type = type, .flags = flags, .sequence = sequence, .epoch = 10 * sequence};
+    add_header(dir, header, chain_error);
+}
+
+#define BATCH 3
+
+/* An acknowledged record and its mark, three of one write, and one that knows how many of the
+ * three were durable. */
+static void make_batch(const char *dir, uint64_t synced_at_last)
+{
+    make_ledger(dir, 2 * SEGMENT_BYTES, 1);
+    for (uint64_t i = 2; i <= 2 + BATCH; i++) {
+        struct record_header header = {.type = LEDGER_UPDATE,
+                                       .flags = LEDGER_FLAG_CRITICAL,
+                                       .sequence = i,
+                                       .synced = i < 2 + BATCH ? 1 : synced_at_last,
+                                       .epoch = 1};
+        add_header(dir, header, 0);
+    }
+}
+
+/* Zeros over those records of the batch whose bit is set in lost. */
+static void lose(const char *dir, unsigned lost)
+{
+    char path[PATH_BYTES];
+    struct buffer file;
+    segment_of(dir, 1, path);
+    read_whole(path, &file);
+    for (unsigned i = 0; i < BATCH; i++) {
+        size_t from = offset_of_record(2 + i) + LEDGER_RECORD_HEADER_BYTES; /* after the mark */
+        size_t to = offset_of_record(3 + i) + LEDGER_RECORD_HEADER_BYTES;
+        if (lost & 1u << i)
+            memset(file.data + from, 0, to - from);
+    }
+    write_whole(path, file.data, file.bytes);
+    buffer_done(&file);
+}
+
+/* A power cut keeps any sectors of one write: what follows the first lost record goes with it. */
+static void test_any_part_of_a_torn_batch_is_cut(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    for (unsigned lost = 1; lost < 1u << BATCH; lost++) {
+        struct seen seen;
+        struct error err = {0};
+        struct ledger_open_report report;
+        make_dir(dir);
+        make_batch(dir, 1);
+        lose(dir, lost);
+        assert_int_equal(try_open(dir, &seen, &report, &err), STATUS_OK);
+        assert_int_equal(report.end.sequence, 1 + (uint64_t)__builtin_ctz(lost));
+        assert_true(report.torn_bytes > 0);
+        assert_int_equal(count_names(dir, ".torn-", false), 1);
+        assert_false(seen.wrong);
+        remove_dir(dir);
+    }
+}
+
+/* The same bytes are damage when a later write says that they had been durable. */
+static void test_a_lost_acknowledged_record_is_damage(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    for (unsigned lost = 1; lost < 1u << BATCH; lost++) {
+        struct buffer before;
+        make_dir(dir);
+        make_batch(dir, 1 + BATCH);
+        lose(dir, lost);
+        segment_of(dir, 1, path);
+        read_whole(path, &before);
+        assert_refused(dir, path, before.data, before.bytes);
+        buffer_done(&before);
+        remove_dir(dir);
+    }
+}
+
+static void test_lower_epoch_after_a_higher_one(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    struct seen seen;
+    struct error err = {0};
+    make_dir(dir);
+    make_ledger(dir, SEGMENT_BYTES, 2);
+    struct record_header header = {
+        .type = LEDGER_UPDATE, .flags = LEDGER_FLAG_CRITICAL, .sequence = 3, .epoch = 0};
+    add_header(dir, header, 0);
+    assert_int_equal(try_open(dir, &seen, NULL, &err), STATUS_FENCED);
+    assert_non_null(strstr(err.text, "two coordinators"));
+    remove_dir(dir);
 }
 
 static void test_unknown_types(void **state)
@@ -400,6 +501,9 @@ int main(void)
         cmocka_unit_test(test_lost_segments),
         cmocka_unit_test(test_foreign_and_swapped_segments),
         cmocka_unit_test(test_payload_cannot_forge_a_later_record),
+        cmocka_unit_test(test_any_part_of_a_torn_batch_is_cut),
+        cmocka_unit_test(test_a_lost_acknowledged_record_is_damage),
+        cmocka_unit_test(test_lower_epoch_after_a_higher_one),
         cmocka_unit_test(test_unknown_types),
         cmocka_unit_test(test_intact_record_with_a_wrong_sequence),
         cmocka_unit_test(test_intact_record_of_another_chain),

@@ -82,7 +82,7 @@ static void test_group_commit(void **state)
     assert_int_equal(done.count, 0); /* nothing is acknowledged before its sync */
     sync_held = false;
     ledger_close(ledger);
-    assert_int_equal(sync_calls, 2);
+    assert_int_equal(sync_calls, 3); /* two batches and the mark of the close */
     assert_int_equal(done.count, 201);
     assert_int_equal(done.failed, 0);
     assert_false(done.disordered);
@@ -191,6 +191,73 @@ static void test_short_writes(void **state)
     assert_int_equal(ledger_scan(dir, see, &seen, NULL, &err), STATUS_OK);
     assert_int_equal(seen.count, 100);
     assert_false(seen.wrong);
+    remove_dir(dir);
+}
+
+/* Somebody replaced the directory's content, so the lock says nothing any more: no false ack. */
+static void test_replaced_lock_is_fenced(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    make_dir(dir);
+    reset_faults();
+    struct seen seen = {0};
+    struct done done = DONE_INIT;
+    struct ledger *ledger = open_small(dir, 4096, 0, &seen, NULL);
+    (void)append_next(ledger, 1, &done);
+    wait_done(&done, 1);
+    assert_int_equal(done.status, STATUS_OK);
+    assert_int_equal(path_format(path, "%s/lock", dir), STATUS_OK);
+    assert_int_equal(unlink(path), 0);
+    write_whole(path, "", 0);
+    (void)append_next(ledger, 2, &done);
+    wait_done(&done, 2);
+    assert_int_equal(done.status, STATUS_FENCED);
+    assert_int_equal(ledger_append(ledger, LEDGER_COMMIT, "x", 1, on_done, &done, NULL),
+                     STATUS_FENCED);
+    ledger_close(ledger);
+    remove_dir(dir);
+}
+
+static bool has_mark(const char *dir, uint64_t sequence)
+{
+    struct error err;
+    char path[PATH_BYTES];
+    struct buffer file;
+    struct segment_header segment;
+    bool found = false;
+    assert_int_equal(segment_path(dir, 1, path, &err), STATUS_OK);
+    read_whole(path, &file);
+    assert_int_equal(format_read_segment(file.data, &segment), STATUS_OK);
+    for (size_t at = 0; at + LEDGER_RECORD_HEADER_BYTES <= file.bytes; at += LEDGER_ALIGN_BYTES) {
+        struct record_header header;
+        if (format_read_record(file.data + at, segment.ledger_id, &header))
+            found = found || (header.type == LEDGER_MARK && header.synced == sequence);
+    }
+    buffer_done(&file);
+    return found;
+}
+
+/* So that damage to the last acknowledged record is told from a torn write, also after a kill. */
+static void test_idle_ledger_marks_its_end(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    make_dir(dir);
+    reset_faults();
+    struct seen seen = {0};
+    struct done done = DONE_INIT;
+    struct ledger *ledger = open_small(dir, 4096, 0, &seen, NULL);
+    (void)append_next(ledger, 1, &done);
+    int64_t until_us = clock_monotonic_us() + 20 * 1000000;
+    while (!has_mark(dir, 1) && clock_monotonic_us() < until_us)
+        clock_sleep_us(20000);
+    assert_true(has_mark(dir, 1));
+    (void)append_next(ledger, 2, &done);
+    ledger_close(ledger);
+    assert_true(has_mark(dir, 2));
+    ledger_close(open_small(dir, 4096, 0, &seen, NULL));
+    assert_int_equal(seen.count, 2);
     remove_dir(dir);
 }
 
@@ -304,6 +371,8 @@ int main(void)
         cmocka_unit_test(test_failed_sync_is_final),
         cmocka_unit_test(test_no_space_for_a_segment),
         cmocka_unit_test(test_short_writes),
+        cmocka_unit_test(test_replaced_lock_is_fenced),
+        cmocka_unit_test(test_idle_ledger_marks_its_end),
         cmocka_unit_test(test_unfinished_segment_is_ignored),
         cmocka_unit_test(test_kill_9_loses_nothing_acknowledged),
     };
