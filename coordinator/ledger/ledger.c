@@ -128,6 +128,9 @@ static enum status open_for_writing(struct ledger *ledger, const struct reader *
         return status;
     if (reader->torn_end > reader->offset)
         status = segment_cut(ledger->dir, reader->segments, reader->offset, reader->torn_end, err);
+    if (status == STATUS_OK)
+        status = segment_make_durable(ledger->dir, reader->segments, reader->durable,
+                                      reader->offset, err);
     if (status != STATUS_OK)
         return status;
     ledger->fd = disk_open(path, O_RDWR, 0);
@@ -150,7 +153,8 @@ static enum status start(struct ledger *ledger, struct error *err)
     (void)pthread_condattr_destroy(&monotonic);
     ledger->last = &ledger->first;
     ledger->next_sequence = ledger->end.sequence + 1;
-    int errnum = pthread_create(&ledger->thread, NULL, writer_main, ledger);
+    int errnum =
+        ledger->threadless ? 0 : pthread_create(&ledger->thread, NULL, writer_main, ledger);
     if (errnum == 0)
         return STATUS_OK;
     (void)pthread_cond_destroy(&ledger->work);
@@ -192,6 +196,7 @@ enum status ledger_open_with(const char *dir, const struct ledger_options *optio
     ledger->fd = -1;
     ledger->lock_fd = -1;
     ledger->segment_bytes = options->segment_bytes;
+    ledger->threadless = options->threadless;
     enum status status = path_format(ledger->dir, "%s", dir);
     if (status != STATUS_OK)
         (void)error_set(err, status, "the ledger's directory name is too long: %s", dir);
@@ -291,7 +296,10 @@ void ledger_close(struct ledger *ledger)
     ledger->closing = true;
     (void)pthread_cond_signal(&ledger->work);
     (void)pthread_mutex_unlock(&ledger->mutex);
-    (void)pthread_join(ledger->thread, NULL);
+    if (!ledger->threadless)
+        (void)pthread_join(ledger->thread, NULL);
+    while (ledger->threadless && writer_turn(ledger, 0))
+        ;
     (void)pthread_cond_destroy(&ledger->work);
     (void)pthread_mutex_destroy(&ledger->mutex);
     (void)disk_close(ledger->fd);

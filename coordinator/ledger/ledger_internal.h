@@ -26,6 +26,7 @@
 
 struct ledger_options {
     uint64_t segment_bytes; /* preallocated; a larger record gets a segment of its own size */
+    bool threadless;        /* whoever tests calls writer_turn */
 };
 
 /* As ledger_open, with the sizes that tests make small. */
@@ -80,6 +81,10 @@ enum status segment_create(const char *dir, const struct segment_header *header,
 /* Removes what a crash inside segment_create left. */
 enum status segment_remove_unfinished(const char *dir, uint64_t number,
                                       struct error *err) MUST_CHECK;
+/* Writes [from, to) once more and syncs it, and the segment's name: a process that died or whose
+ * sync failed may have left bytes that only the page cache has, which no later sync would write. */
+enum status segment_make_durable(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+                                 struct error *err) MUST_CHECK;
 /* Copies [from, to) to <segment>.torn-<wall ms>, then overwrites it with durable zeros. */
 enum status segment_cut(const char *dir, uint64_t number, uint64_t from, uint64_t to,
                         struct error *err) MUST_CHECK;
@@ -101,6 +106,7 @@ struct reader {
     uint64_t witnessed;  /* records to this sequence are known durable by what follows them */
     uint64_t file_bytes; /* of the last segment */
     uint64_t offset;     /* after the last whole record of the last segment */
+    uint64_t durable;    /* offset in the last segment before which all is known durable */
     uint64_t torn_end;   /* after the last byte that is not zero; == offset when nothing is torn */
 
     uint8_t *space;
@@ -129,6 +135,7 @@ struct ledger {
     uint64_t segment_bytes;
     uint64_t ledger_id;
     uint64_t epoch;
+    bool threadless;
     int lock_fd;
     char lock_path[PATH_BYTES];
     pthread_t thread;
@@ -152,5 +159,8 @@ struct ledger {
 };
 
 void *writer_main(void *ledger);
+/* One turn of the thread: writes all that waits, or the mark that is due after wait_ms without
+ * work. False when the ledger is closing and all is done. */
+bool writer_turn(struct ledger *ledger, int64_t wait_ms);
 
 #endif

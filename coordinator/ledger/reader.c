@@ -77,6 +77,7 @@ static enum status check_segment_header(struct reader *reader, uint64_t number,
     if (header.file_bytes != segment->file_bytes)
         return damage(segment, segment->file_bytes, "the file does not have its size", err);
     reader->witnessed = reader->end.sequence;
+    reader->durable = LEDGER_SEGMENT_HEADER_BYTES;
     return STATUS_OK;
 }
 
@@ -245,6 +246,8 @@ static enum status read_records(struct reader *reader, const struct segment *seg
         if (status == STATUS_OK && found != FOUND_UNREADABLE) {
             reader->epoch = header.epoch;
             reader->witnessed = header.synced;
+            if (header.synced == reader->end.sequence)
+                reader->durable = offset;
             if (found == FOUND_RECORD)
                 status = deliver(reader, segment, offset, &header, err);
             offset += LEDGER_RECORD_HEADER_BYTES + format_padded_bytes(header.body_bytes);

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define ZEROS_BYTES ((size_t)64 * 1024)
+#define TORN_NAMES_MAX 1000
+#define COPY_BYTES ((size_t)1024 * 1024)
 
 enum status segment_path(const char *dir, uint64_t number, char ret[PATH_BYTES], struct error *err)
 {
@@ -128,33 +130,77 @@ enum status segment_create(const char *dir, const struct segment_header *header,
     return STATUS_OK;
 }
 
-static enum status write_torn(const char *path, const uint8_t *data, size_t bytes,
-                              struct error *err)
+static enum status write_again(int fd, uint64_t from, uint64_t to, struct error *err)
 {
-    int fd = disk_open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot create %s", path);
-    enum status status = disk_write_whole(fd, data, bytes, 0, err);
+    uint8_t *copy = malloc(COPY_BYTES);
+    enum status status = STATUS_OK;
+    if (!copy)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to make a ledger segment durable");
+    while (status == STATUS_OK && from < to) {
+        size_t bytes = to - from < COPY_BYTES ? (size_t)(to - from) : COPY_BYTES;
+        status = disk_read_whole(fd, copy, bytes, from, err);
+        if (status == STATUS_OK)
+            status = disk_write_whole(fd, copy, bytes, from, err);
+        from += bytes;
+    }
+    free(copy);
     if (status == STATUS_OK && disk_fsync(fd) != 0)
-        status = error_set_errno(err, errno, "cannot sync %s", path);
-    (void)disk_close(fd);
+        status = error_set_errno(err, errno, "cannot sync a ledger segment");
     return status;
+}
+
+enum status segment_make_durable(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+                                 struct error *err)
+{
+    char path[PATH_BYTES];
+    enum status status = segment_path(dir, number, path, err);
+    if (status != STATUS_OK)
+        return status;
+    int fd = disk_open(path, O_RDWR, 0);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
+    status = write_again(fd, from, to, err);
+    (void)disk_close(fd);
+    if (status == STATUS_OK && disk_sync_dir(dir) != 0)
+        status = error_set_errno(err, errno, "cannot sync the directory %s", dir);
+    return status;
+}
+
+/* The clock may have been set back, so its name may be taken: then the next millisecond's. */
+static enum status create_torn(const char *path, int *ret_fd, struct error *err)
+{
+    char torn[PATH_BYTES];
+    int64_t now_ms = clock_wall_ms();
+    for (int64_t i = 0; i < TORN_NAMES_MAX; i++) {
+        enum status status = path_format(torn, "%s.torn-%lld", path, (long long)(now_ms + i));
+        if (status != STATUS_OK)
+            return error_set(err, status, "the ledger's directory name is too long: %s", path);
+        *ret_fd = disk_open(torn, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (*ret_fd >= 0)
+            return STATUS_OK;
+        if (errno != EEXIST)
+            break;
+    }
+    return error_set_errno(err, errno, "cannot create %s", torn);
 }
 
 static enum status keep_torn(int fd, const char *path, uint64_t from, uint64_t to,
                              struct error *err)
 {
-    char torn[PATH_BYTES];
-    enum status status = path_format(torn, "%s.torn-%lld", path, (long long)clock_wall_ms());
-    if (status != STATUS_OK)
-        return error_set(err, status, "the ledger's directory name is too long: %s", path);
+    int torn_fd = -1;
     size_t bytes = (size_t)(to - from);
     uint8_t *copy = malloc(bytes);
     if (!copy)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %zu torn bytes of %s", bytes, path);
-    status = disk_read_whole(fd, copy, bytes, from, err);
+    enum status status = disk_read_whole(fd, copy, bytes, from, err);
     if (status == STATUS_OK)
-        status = write_torn(torn, copy, bytes, err);
+        status = create_torn(path, &torn_fd, err);
+    if (status == STATUS_OK) {
+        status = disk_write_whole(torn_fd, copy, bytes, 0, err);
+        if (status == STATUS_OK && disk_fsync(torn_fd) != 0)
+            status = error_set_errno(err, errno, "cannot sync the copy of a torn tail of %s", path);
+        (void)disk_close(torn_fd);
+    }
     free(copy);
     return status;
 }

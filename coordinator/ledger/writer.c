@@ -187,22 +187,25 @@ static void write_waiting(struct ledger *ledger, struct pending *waiting, enum s
     }
 }
 
-void *writer_main(void *context)
+bool writer_turn(struct ledger *ledger, int64_t wait_ms)
 {
-    struct ledger *ledger = context;
-    for (;;) {
-        bool mark = ledger->witnessed < ledger->end.sequence;
-        struct wakeup wakeup = take_waiting(ledger, mark ? LEDGER_MARK_AFTER_MS : -1);
-        if (wakeup.waiting) {
-            write_waiting(ledger, wakeup.waiting, wakeup.failed);
-            continue;
-        }
-        if (mark && wakeup.failed == STATUS_OK) {
-            enum status status = write_mark(ledger);
-            if (status != STATUS_OK)
-                fail(ledger, status);
-        }
-        if (wakeup.closing)
-            return NULL;
+    bool mark = ledger->witnessed < ledger->end.sequence;
+    struct wakeup wakeup = take_waiting(ledger, mark ? wait_ms : -1);
+    if (wakeup.waiting) {
+        write_waiting(ledger, wakeup.waiting, wakeup.failed);
+        return true;
     }
+    if (mark && wakeup.failed == STATUS_OK) {
+        enum status status = write_mark(ledger);
+        if (status != STATUS_OK)
+            fail(ledger, status);
+    }
+    return !wakeup.closing;
+}
+
+void *writer_main(void *ledger)
+{
+    while (writer_turn(ledger, LEDGER_MARK_AFTER_MS))
+        ;
+    return NULL;
 }
