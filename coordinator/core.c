@@ -183,6 +183,7 @@ enum status core_start(const struct core_options *options, struct core **ret, st
     core->viewer_context = options->viewer_context;
     core->hub_options = options->hub;
     core->hub_options.callbacks = core_hub_callbacks(core);
+    core->ledger_segment_bytes = options->ledger_segment_bytes;
     core->events = json_array();
     atomic_store(&core->alive_us, clock_monotonic_us());
     enum status status = mailbox_create(MAIL_COUNT_MAX, &core->box);

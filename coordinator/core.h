@@ -16,7 +16,8 @@
 struct core;
 
 struct core_options {
-    const char *jobs_dir;    /* one directory per job below it: ledger and snapshots */
+    const char *jobs_dir; /* one directory per job below it: ledger and snapshots */
+    uint64_t ledger_segment_bytes;
     const char *uploads_dir; /* parts of updates that are arriving */
     struct store *store;
     struct auth *auth;

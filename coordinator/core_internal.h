@@ -178,6 +178,7 @@ struct live_job {
     char state[16];
     char reason[161];
     int64_t finished_us; /* 0: running */
+    bool full;           /* people have been told that the ledger's disk is full */
     struct rate updates, samples;
     struct kept_replica replicas[REPLICAS_KEPT]; /* newest first */
     uint64_t snapshot_warned_version;
@@ -192,6 +193,7 @@ struct core {
     struct store *store;
     struct auth *auth;
     char jobs_dir[PATH_BYTES], uploads_dir[PATH_BYTES];
+    uint64_t ledger_segment_bytes;
     bool (*viewer_allowed)(void *context, const struct hub_viewer_handshake *handshake);
     void *viewer_context;
     struct hub_options hub_options;
@@ -235,6 +237,8 @@ void core_agent_enrolled(struct core *core, const struct mail_enrolled *mail);
 enum status core_uploads_open(struct core *core, const char *dir, struct error *err) MUST_CHECK;
 void core_take_offer(struct core *core, struct session *session, const struct wire_offer *offer);
 void core_agent_frame(struct core *core, struct session *session, const struct mail_frame *frame);
+/* The coordinator cannot keep an update now: ends the session with that reason. */
+void core_offer_later(struct core *core, struct session *session);
 /* The answer to this lease is durable. */
 void core_upload_answered(struct core *core, struct volunteer *volunteer, const char *lease);
 void volunteer_rewind_uploads(struct volunteer *volunteer); /* its session is another one now */

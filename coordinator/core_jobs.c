@@ -85,9 +85,13 @@ static enum status open_job(struct core *core, struct live_job *live, struct err
 {
     char dir[PATH_BYTES];
     struct job_recovery recovery;
+    struct job_open_options options = {.durable = on_durable,
+                                       .context = live,
+                                       .now_us = clock_monotonic_us(),
+                                       .ledger_segment_bytes = core->ledger_segment_bytes};
     enum status status = path_format(dir, "%s/%s", core->jobs_dir, live->id);
     if (status == STATUS_OK)
-        status = job_open(dir, on_durable, live, clock_monotonic_us(), &live->job, &recovery, err);
+        status = job_open(dir, &options, &live->job, &recovery, err);
     if (status)
         return status;
     text_copy(live->name, sizeof live->name, job_spec_of(live->job)->name);
@@ -256,8 +260,11 @@ void core_durable(struct core *core, const struct mail_durable *mail)
     if (!live)
         return;
     bool answered = job_durable(live->job, mail->sequence, mail->status, clock_wall_ms(), &outcome);
-    if (answered) {
-        struct volunteer *volunteer = volunteer_by_id(core, outcome.volunteer);
+    struct volunteer *volunteer = answered ? volunteer_by_id(core, outcome.volunteer) : NULL;
+    if (answered && outcome.verdict == VERDICT_NONE) {
+        if (volunteer && volunteer->session)
+            core_offer_later(core, volunteer->session);
+    } else if (answered) {
         if (volunteer)
             core_upload_answered(core, volunteer, outcome.lease);
         if (volunteer && volunteer->session)
@@ -281,6 +288,26 @@ void core_durable(struct core *core, const struct mail_durable *mail)
                         "the ledger could not be written; see the log, free space and restart");
 }
 
+static void tell_space(struct core *core, struct live_job *live)
+{
+    bool full = job_is_full(live->job);
+    if (full == live->full)
+        return;
+    live->full = full;
+    text_copy(live->reason, sizeof live->reason,
+              full ? "the coordinator's disk is full: nothing is lost, agents keep their updates, "
+                     "and work goes on by itself when there is space"
+                   : "");
+    if (store_post_job_state(core->store, live->id, live->state, live->reason, clock_wall_ms()))
+        log_error("core", "the state of %s could not be queued", live->id);
+    if (full)
+        core_event(core, "storage.full", "error", live->id,
+                   "no space for the ledger of %s below %s; free some", live->name, core->jobs_dir);
+    else
+        core_event(core, "storage.back", "info", live->id, "there is space for the ledger of %s",
+                   live->name);
+}
+
 static void tick_job(struct core *core, struct live_job *live, int64_t now_us)
 {
     struct job_lease late;
@@ -290,6 +317,7 @@ static void tick_job(struct core *core, struct live_job *live, int64_t now_us)
                    "lease %s passed its deadline; its work goes to another volunteer", late.id);
         live_job_lease_row(core, live, &late, "expired");
     }
+    tell_space(core, live);
     if (job_wants_snapshot(live->job)) {
         enum status status = job_snapshot(live->job, &err);
         if (status && status != STATUS_BUSY &&

@@ -19,7 +19,7 @@
 
 #define RESTARTS_MAX 3u
 #define LEFTOVER_S (7 * 24 * 3600)
-#define STORAGE_RETRY_MS 60000
+#define STORAGE_RETRY_MS 10000
 
 /* --- files ------------------------------------------------------------------------------------ */
 
@@ -185,13 +185,19 @@ static void send_want(struct core *core, struct session *session, const struct u
     hub_send(core->hub, session->peer, &message);
 }
 
+/* The agent keeps its update and offers it again when it comes back. */
+void core_offer_later(struct core *core, struct session *session)
+{
+    hub_close(core->hub, session->peer, END_STORAGE, end_reason_text(END_STORAGE),
+              STORAGE_RETRY_MS);
+}
+
 static void storage_failed(struct core *core, struct session *session)
 {
     core_event(core, "storage.full", "error", session->volunteer->id,
                "an update cannot be kept below %s: %s; free some space", core->uploads_dir,
                strerror(errno));
-    hub_close(core->hub, session->peer, END_STORAGE, end_reason_text(END_STORAGE),
-              STORAGE_RETRY_MS);
+    core_offer_later(core, session);
 }
 
 /* The whole payload, if its SHA-256 is right; NULL with *ret_status. */
@@ -217,8 +223,11 @@ static void submit(struct core *core, struct session *session, struct upload *up
                    struct live_job *live, struct shared *payload)
 {
     struct error err = {0};
-    if (job_submit(live->job, session->volunteer->id, upload->lease, upload->base, upload->samples,
-                   upload->loss, payload, &err))
+    enum status status = job_submit(live->job, session->volunteer->id, upload->lease, upload->base,
+                                    upload->samples, upload->loss, payload, &err);
+    if (status == STATUS_NO_SPACE || status == STATUS_BUSY)
+        core_offer_later(core, session);
+    else if (status)
         core_event(core, "update.failed", "error", live->id, "%s", err.text);
     upload_close(upload);
     upload->stream = 0;
@@ -280,6 +289,10 @@ void core_take_offer(struct core *core, struct session *session, const struct wi
     }
     if (answer.pending)
         return;
+    if (job_is_full(live->job)) {
+        core_offer_later(core, session);
+        return;
+    }
     struct upload *upload = begin(core, session->volunteer, offer);
     if (!upload)
         storage_failed(core, session);

@@ -155,6 +155,7 @@ static enum status start_core(struct program *program, struct error *err)
     struct core_options options = {
         .jobs_dir = jobs,
         .uploads_dir = uploads,
+        .ledger_segment_bytes = program->config->ledger_segment_mib << 20,
         .store = program->store,
         .auth = program->auth,
         .hub = {.hello_deadline_ms = 5000,

@@ -58,15 +58,21 @@ bool job_is_failed(const struct job *job)
     return job->failed;
 }
 
+bool job_is_full(const struct job *job)
+{
+    return ledger_is_full(job->ledger);
+}
+
 bool job_wants_snapshot(const struct job *job)
 {
-    return !job->failed && job_version(job) >= job->snapshot_version + SNAPSHOT_EVERY_VERSIONS;
+    bool due = job_version(job) >= job->snapshot_version + SNAPSHOT_EVERY_VERSIONS;
+    return !job->failed && (due || job->snapshot_due) && !job_is_full(job);
 }
 
 enum status job_snapshot(struct job *job, struct error *err)
 {
     /* The state in memory must be exactly what the records up to `sequence` say. */
-    if (job->failed || job->pending_first || job->durable_sequence != job->appended_sequence)
+    if (job->failed || job->in_flight > 0)
         return STATUS_BUSY;
     struct buffer state;
     buffer_init(&state, LEDGER_BODY_BYTES_MAX);
@@ -89,6 +95,7 @@ enum status job_snapshot(struct job *job, struct error *err)
     buffer_done(&state);
     if (status == STATUS_OK) {
         job->snapshot_version = job_version(job);
+        job->snapshot_due = false;
         status = snapshot_prune(job->dir, SNAPSHOTS_KEPT, err);
     }
     return status;

@@ -25,6 +25,13 @@ struct job_create_options {
 /* Makes dir with job.json and the snapshot of version 0. A second call for the same dir is fine. */
 enum status job_create(const struct job_create_options *options, struct error *err) MUST_CHECK;
 
+struct job_open_options {
+    ledger_done_fn durable;
+    void *context;
+    int64_t now_us;
+    uint64_t ledger_segment_bytes; /* reserved on the disk at a time */
+};
+
 struct job_recovery {
     uint64_t version, records, torn_bytes;
     uint32_t damaged_snapshots;
@@ -33,9 +40,8 @@ struct job_recovery {
 /* Newest whole snapshot + replay of the ledger; every replayed commit's hash is compared.
  * durable(context, sequence, status) comes from the ledger's thread: bring it to the core's thread
  * and call job_durable there. Live leases start a new deadline at now_us. */
-enum status job_open(const char *dir, ledger_done_fn durable, void *context, int64_t now_us,
-                     struct job **ret, struct job_recovery *ret_recovery,
-                     struct error *err) MUST_CHECK;
+enum status job_open(const char *dir, const struct job_open_options *options, struct job **ret,
+                     struct job_recovery *ret_recovery, struct error *err) MUST_CHECK;
 /* Closes the ledger; job_snapshot first if a quick start is wanted. NULL is fine. */
 void job_close(struct job *job);
 
@@ -99,7 +105,8 @@ struct job_answer job_examine_offer(struct job *job, const char *volunteer, cons
 
 /* A complete, checksummed payload. samples: how many the agent trained, counted at most up to the
  * lease's (an agent may end early). It (or the refusal) is appended to the ledger; the answer comes
- * through job_durable. Takes a reference. STATUS_IO, …: the ledger failed. */
+ * through job_durable. Takes a reference. STATUS_NO_SPACE, STATUS_BUSY: offer it again later;
+ * STATUS_IO, …: the ledger failed. */
 enum status job_submit(struct job *job, const char *volunteer, const char *lease, uint64_t base,
                        uint64_t samples, double loss, struct shared *payload,
                        struct error *err) MUST_CHECK;
@@ -117,7 +124,8 @@ struct job_outcome {
 };
 
 /* A record became durable (or never will: status). True when it produced an answer in *ret; an
- * applied one has made version ret->version, whose delta is job_delta(version). */
+ * applied one has made version ret->version, whose delta is job_delta(version). VERDICT_NONE: the
+ * disk is full, nothing happened to the lease, and its update must be offered again. */
 bool job_durable(struct job *job, uint64_t sequence, enum status status, int64_t wall_ms,
                  struct job_outcome *ret);
 
@@ -150,6 +158,8 @@ struct job_figures {
 void job_read_figures(const struct job *job, struct job_figures *ret);
 bool job_is_complete(const struct job *job); /* all samples applied and evaluated */
 bool job_is_failed(const struct job *job);   /* the ledger failed: nothing more is accepted */
+/* The disk has no space for the ledger: nothing is accepted until there is, then all goes on. */
+bool job_is_full(const struct job *job);
 
 /* Writes a snapshot now if nothing is in flight to the disk: STATUS_BUSY otherwise. */
 enum status job_snapshot(struct job *job, struct error *err) MUST_CHECK;

@@ -62,8 +62,10 @@ struct job {
     uint32_t pending_count;
     struct delta_ring deltas;
 
-    uint64_t appended_sequence, durable_sequence;
+    uint64_t durable_sequence;
+    uint32_t in_flight; /* records that the ledger has not answered yet */
     uint64_t snapshot_version;
+    bool snapshot_due; /* the full disk refused a record of which the state knows */
     bool failed;
 
     struct job_figures figures; /* points and evaluations are set when read */

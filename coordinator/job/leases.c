@@ -215,6 +215,9 @@ enum status job_grant(struct job *job, const char *volunteer, const struct job_w
     *ret_reason = "the coordinator cannot write its ledger";
     if (job->failed)
         return STATUS_UNAVAILABLE;
+    *ret_reason = "the coordinator's disk is full; work goes on when there is space";
+    if (job_is_full(job))
+        return STATUS_UNAVAILABLE;
 
     struct job_lease lease = {.nonce = wish->nonce, .base = job_version(job)};
     char replaces[ID_BYTES] = "";

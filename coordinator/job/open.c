@@ -243,8 +243,10 @@ out:
     return status;
 }
 
-static enum status recover(struct job *job, struct job_recovery *recovery, struct error *err)
+static enum status recover(struct job *job, uint64_t segment_bytes, struct job_recovery *recovery,
+                           struct error *err)
 {
+    struct ledger_options options = {.segment_bytes = segment_bytes};
     struct ledger_open_report report = {0};
     uint64_t sequence = 0;
     enum status status = job_read_description(job->dir, job, err);
@@ -255,7 +257,8 @@ static enum status recover(struct job *job, struct job_recovery *recovery, struc
     job->layout = graph_layout_hash(job->graph);
     status = restore_snapshot(job, &sequence, recovery, err);
     if (status == STATUS_OK)
-        status = ledger_open(job->dir, sequence, replay_record, job, &job->ledger, &report, err);
+        status = ledger_open_with(job->dir, &options, sequence, replay_record, job, &job->ledger,
+                                  &report, err);
     if (status)
         return status;
     if (report.end.sequence < sequence)
@@ -263,22 +266,22 @@ static enum status recover(struct job *job, struct job_recovery *recovery, struc
                          "the snapshot in %s contains record %llu but the ledger ends at %llu",
                          job->dir, (unsigned long long)sequence,
                          (unsigned long long)report.end.sequence);
-    job->appended_sequence = job->durable_sequence = report.end.sequence;
+    job->durable_sequence = report.end.sequence;
     recovery->version = job_version(job);
     recovery->records = report.records;
     recovery->torn_bytes = report.torn_bytes;
     return STATUS_OK;
 }
 
-enum status job_open(const char *dir, ledger_done_fn durable, void *context, int64_t now_us,
-                     struct job **ret, struct job_recovery *ret_recovery, struct error *err)
+enum status job_open(const char *dir, const struct job_open_options *options, struct job **ret,
+                     struct job_recovery *ret_recovery, struct error *err)
 {
     struct job *job = calloc(1, sizeof *job);
     if (!job)
         return error_set(err, STATUS_NO_MEMORY, "no memory to open %s", dir);
     memset(ret_recovery, 0, sizeof *ret_recovery);
-    job->durable = durable;
-    job->durable_context = context;
+    job->durable = options->durable;
+    job->durable_context = options->context;
     job->pending_last = &job->pending_first;
     job->replay_wall_ms = clock_wall_ms();
     job->figures.loss_smoothed = (double)NAN;
@@ -289,13 +292,13 @@ enum status job_open(const char *dir, ledger_done_fn durable, void *context, int
         job_close(job);
         return error_set(err, STATUS_TOO_LARGE, "the path %s is too long", dir);
     }
-    enum status status = recover(job, ret_recovery, err);
+    enum status status = recover(job, options->ledger_segment_bytes, ret_recovery, err);
     if (status) {
         job_close(job);
         return status;
     }
     for (uint32_t i = 0; i < job->leases.count; i++)
-        job->leases.items[i].deadline_us = now_us + job->leases.items[i].patience_us;
+        job->leases.items[i].deadline_us = options->now_us + job->leases.items[i].patience_us;
     *ret = job;
     return STATUS_OK;
 }

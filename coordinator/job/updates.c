@@ -11,14 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Too much waits for the disk, or it is full: the agent offers again. */
+static bool is_temporary(enum status status)
+{
+    return status == STATUS_BUSY || status == STATUS_NO_SPACE;
+}
+
 enum status job_append(struct job *job, enum ledger_type type, const struct buffer *body,
                        uint64_t *ret_sequence)
 {
     enum status status = ledger_append(job->ledger, type, body->data, body->bytes, job->durable,
                                        job->durable_context, ret_sequence);
     if (status == STATUS_OK)
-        job->appended_sequence = *ret_sequence;
-    else if (status != STATUS_BUSY) /* BUSY: too much waits for the disk; the agent offers again */
+        job->in_flight++;
+    else if (!is_temporary(status))
         job->failed = true;
     return status;
 }
@@ -283,25 +289,52 @@ static void record_commit(struct job *job, uint64_t update_sequence)
     if (status == STATUS_OK)
         status = job_append(job, LEDGER_COMMIT, &body, &sequence);
     if (status) /* the next commit states the hash again: only the check of this version is lost */
-        job->failed = job->failed || status != STATUS_BUSY;
+        job->failed = job->failed || !is_temporary(status);
     buffer_done(&body);
 }
 
-bool job_durable(struct job *job, uint64_t sequence, enum status status, int64_t wall_ms,
-                 struct job_outcome *ret)
+static struct pending *take_pending(struct job *job, uint64_t sequence)
 {
     struct pending *pending = job->pending_first;
-    if (status)
-        job->failed = true;
-    else
-        job->durable_sequence = sequence;
     if (!pending || pending->sequence != sequence)
-        return false;
+        return NULL;
     job->pending_first = pending->next;
     if (!job->pending_first)
         job->pending_last = &job->pending_first;
     if (pending->reason == REASON_NONE)
         job->pending_count--;
+    return pending;
+}
+
+static bool refused_by_full_disk(struct job *job, struct pending *pending, struct job_outcome *ret)
+{
+    if (!pending) {
+        job->snapshot_due = true;
+        return false;
+    }
+    *ret = (struct job_outcome){.verdict = VERDICT_NONE};
+    text_copy(ret->volunteer, ID_BYTES, pending->volunteer);
+    text_copy(ret->lease, ID_BYTES, pending->lease);
+    struct job_lease *lease = lease_find(&job->leases, pending->lease);
+    if (lease)
+        lease->pending = false;
+    pending_free(pending);
+    return true;
+}
+
+bool job_durable(struct job *job, uint64_t sequence, enum status status, int64_t wall_ms,
+                 struct job_outcome *ret)
+{
+    struct pending *pending = take_pending(job, sequence);
+    job->in_flight--;
+    if (status == STATUS_NO_SPACE)
+        return refused_by_full_disk(job, pending, ret);
+    if (status == STATUS_OK)
+        job->durable_sequence = sequence;
+    else
+        job->failed = true;
+    if (!pending)
+        return false;
 
     enum status done = STATUS_IO;
     if (job->failed) {

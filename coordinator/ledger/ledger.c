@@ -244,6 +244,8 @@ static enum status enqueue(struct ledger *ledger, struct pending *pending, uint6
 {
     (void)pthread_mutex_lock(&ledger->mutex);
     enum status status = ledger->failed;
+    if (status == STATUS_OK && ledger->full)
+        status = STATUS_NO_SPACE;
     if (status == STATUS_OK &&
         pending->frame_bytes > LEDGER_WAITING_BYTES_MAX - ledger->waiting_bytes)
         status = STATUS_BUSY;
@@ -286,6 +288,14 @@ enum status ledger_append(struct ledger *ledger, enum ledger_type type, const vo
     if (status != STATUS_OK)
         free(pending);
     return status;
+}
+
+bool ledger_is_full(struct ledger *ledger)
+{
+    (void)pthread_mutex_lock(&ledger->mutex);
+    bool full = ledger->full;
+    (void)pthread_mutex_unlock(&ledger->mutex);
+    return full;
 }
 
 void ledger_close(struct ledger *ledger)

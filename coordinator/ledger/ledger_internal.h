@@ -16,24 +16,12 @@
 #define LEDGER_RECORD_HEADER_BYTES 64u
 #define LEDGER_ALIGN_BYTES 8u
 #define LEDGER_FLAG_CRITICAL 1u
-#define LEDGER_MARK 5u /* the writer's own; see the format in ledger.c */
-#define LEDGER_MARK_AFTER_MS 1000
-#define LEDGER_SEGMENT_BYTES (64u * 1024 * 1024)
+#define LEDGER_MARK 5u      /* the writer's own; see the format in ledger.c */
+#define LEDGER_IDLE_MS 1000 /* then a mark is written, or a full disk is tried again */
 #define LEDGER_SEGMENTS_MAX 1000000u
 /* Appended and not yet written; more is refused with STATUS_BUSY, so a slow disk cannot fill
  * memory. */
 #define LEDGER_WAITING_BYTES_MAX (256u * 1024 * 1024)
-
-struct ledger_options {
-    uint64_t segment_bytes; /* preallocated; a larger record gets a segment of its own size */
-    bool threadless;        /* whoever tests calls writer_turn */
-};
-
-/* As ledger_open, with the sizes that tests make small. */
-enum status ledger_open_with(const char *dir, const struct ledger_options *options,
-                             uint64_t replay_after, ledger_replay_fn replay, void *context,
-                             struct ledger **ret, struct ledger_open_report *ret_report,
-                             struct error *err) MUST_CHECK;
 
 /* format.c */
 struct segment_header {
@@ -75,7 +63,8 @@ enum status segment_path(const char *dir, uint64_t number, char ret[PATH_BYTES],
                          struct error *err) MUST_CHECK;
 /* Segments must be numbered 1 … count without a gap; 0 when there are none. */
 enum status segment_count(const char *dir, uint64_t *ret, struct error *err) MUST_CHECK;
-/* Preallocated, header written, file and name durable before it returns. The caller closes. */
+/* Preallocated, header written, file and name durable before it returns. The caller closes.
+ * STATUS_NO_SPACE: nothing has changed. */
 enum status segment_create(const char *dir, const struct segment_header *header, int *ret_fd,
                            struct error *err) MUST_CHECK;
 /* Removes what a crash inside segment_create left. */
@@ -147,6 +136,7 @@ struct ledger {
     size_t waiting_bytes;
     uint64_t next_sequence;
     enum status failed; /* OK, or the reason for ever */
+    bool full;          /* no space for the next segment, until there is */
     bool closing;       /* … to here */
 
     /* writer thread only */
@@ -159,8 +149,8 @@ struct ledger {
 };
 
 void *writer_main(void *ledger);
-/* One turn of the thread: writes all that waits, or the mark that is due after wait_ms without
- * work. False when the ledger is closing and all is done. */
+/* One turn of the thread: writes all that waits; or what is due after wait_ms without work, a mark
+ * or another attempt on a full disk. False when the ledger is closing and all is done. */
 bool writer_turn(struct ledger *ledger, int64_t wait_ms);
 
 #endif

@@ -121,7 +121,8 @@ enum status segment_create(const char *dir, const struct segment_header *header,
     if (status != STATUS_OK)
         (void)disk_unlink(unfinished);
     else if (disk_sync_dir(dir) != 0)
-        status = error_set_errno(err, errno, "cannot sync the directory %s", dir);
+        status =
+            error_set(err, STATUS_IO, "cannot sync the directory %s: %s", dir, strerror(errno));
     if (status != STATUS_OK) {
         (void)disk_close(fd);
         return status;

@@ -1,7 +1,9 @@
 /* The writer thread of one open ledger: takes all that waits, writes it with one pwritev, makes it
  * durable with one fdatasync, then tells the owners in order. Surprising: the first failed write or
  * sync ends the ledger for good, since the kernel may have dropped the pages and a second fdatasync
- * would report a success that is not one; opening again reads what is really on the disk. */
+ * would report a success that is not one; opening again reads what is really on the disk. Space
+ * is reserved by segments, so a full disk is met before anything is written: that refuses all that
+ * waits and is tried again. */
 #include "common/base/checksum.h"
 #include "coordinator/ledger/ledger_internal.h"
 
@@ -81,7 +83,7 @@ static void seal(struct ledger *ledger, struct pending *pending, struct ledger_p
 static enum status make_durable(const struct ledger *ledger)
 {
     if (disk_fdatasync(ledger->fd) != 0)
-        return error_set_errno(NULL, errno, "cannot sync the ledger");
+        return STATUS_IO;
     return disk_is_same(ledger->lock_fd, ledger->lock_path) == 0 ? STATUS_OK : STATUS_FENCED;
 }
 
@@ -112,9 +114,9 @@ static enum status write_batch(struct ledger *ledger, struct pending *first,
         next = next->next;
     }
     *ret_rest = next;
-    status = disk_write_vectors(ledger->fd, vectors, count, ledger->offset, NULL);
-    if (status == STATUS_OK)
-        status = make_durable(ledger);
+    if (disk_write_vectors(ledger->fd, vectors, count, ledger->offset, NULL) != STATUS_OK)
+        return STATUS_IO;
+    status = make_durable(ledger);
     if (status == STATUS_OK) {
         ledger->witnessed = ledger->end.sequence;
         ledger->end = end;
@@ -137,9 +139,9 @@ static enum status write_mark(struct ledger *ledger)
         .body_checksum = checksum_xxh3(NULL, 0),
     };
     format_write_record(&header, ledger->end.chain, ledger->ledger_id, frame);
-    enum status status = disk_write_whole(ledger->fd, frame, sizeof frame, ledger->offset, NULL);
-    if (status == STATUS_OK)
-        status = make_durable(ledger);
+    if (disk_write_whole(ledger->fd, frame, sizeof frame, ledger->offset, NULL) != STATUS_OK)
+        return STATUS_IO;
+    enum status status = make_durable(ledger);
     if (status == STATUS_OK) {
         ledger->witnessed = ledger->end.sequence;
         ledger->offset += sizeof frame;
@@ -171,6 +173,34 @@ static void fail(struct ledger *ledger, enum status status)
     (void)pthread_mutex_unlock(&ledger->mutex);
 }
 
+/* Nothing that waits will be written; the next record takes the first of their sequences. */
+static void refuse_all(struct ledger *ledger, struct pending *waiting)
+{
+    (void)pthread_mutex_lock(&ledger->mutex);
+    struct pending **end = &waiting;
+    while (*end)
+        end = &(*end)->next;
+    *end = ledger->first;
+    ledger->first = NULL;
+    ledger->last = &ledger->first;
+    ledger->next_sequence = ledger->end.sequence + 1;
+    ledger->full = true;
+    (void)pthread_mutex_unlock(&ledger->mutex);
+    finish(ledger, waiting, NULL, STATUS_NO_SPACE);
+}
+
+/* Only after everybody whose record was refused has been told. */
+static void try_for_space(struct ledger *ledger)
+{
+    enum status status = rotate(ledger, 0);
+    (void)pthread_mutex_lock(&ledger->mutex);
+    if (status == STATUS_OK)
+        ledger->full = false;
+    else if (status != STATUS_NO_SPACE)
+        ledger->failed = status;
+    (void)pthread_mutex_unlock(&ledger->mutex);
+}
+
 static void write_waiting(struct ledger *ledger, struct pending *waiting, enum status failed)
 {
     while (waiting) {
@@ -178,6 +208,10 @@ static void write_waiting(struct ledger *ledger, struct pending *waiting, enum s
         enum status status = failed;
         if (failed == STATUS_OK) {
             status = write_batch(ledger, waiting, &rest);
+            if (status == STATUS_NO_SPACE) {
+                refuse_all(ledger, waiting);
+                return;
+            }
             if (status != STATUS_OK)
                 fail(ledger, status);
             failed = status;
@@ -189,15 +223,18 @@ static void write_waiting(struct ledger *ledger, struct pending *waiting, enum s
 
 bool writer_turn(struct ledger *ledger, int64_t wait_ms)
 {
-    bool mark = ledger->witnessed < ledger->end.sequence;
-    struct wakeup wakeup = take_waiting(ledger, mark ? wait_ms : -1);
+    bool full = ledger->full; /* only this thread changes it */
+    bool mark = !full && ledger->witnessed < ledger->end.sequence;
+    struct wakeup wakeup = take_waiting(ledger, full || mark ? wait_ms : -1);
     if (wakeup.waiting) {
         write_waiting(ledger, wakeup.waiting, wakeup.failed);
         return true;
     }
-    if (mark && wakeup.failed == STATUS_OK) {
+    if (full && !wakeup.closing && wakeup.failed == STATUS_OK) {
+        try_for_space(ledger);
+    } else if (mark && wakeup.failed == STATUS_OK) {
         enum status status = write_mark(ledger);
-        if (status != STATUS_OK)
+        if (status != STATUS_OK && status != STATUS_NO_SPACE)
             fail(ledger, status);
     }
     return !wakeup.closing;
@@ -205,7 +242,7 @@ bool writer_turn(struct ledger *ledger, int64_t wait_ms)
 
 void *writer_main(void *ledger)
 {
-    while (writer_turn(ledger, LEDGER_MARK_AFTER_MS))
+    while (writer_turn(ledger, LEDGER_IDLE_MS))
         ;
     return NULL;
 }

@@ -191,7 +191,10 @@ static void live(void)
     uint64_t steps = rng_below(&world.rng, 8);
     for (uint64_t i = 0; i < steps && !sim_disk_is_dead(); i++) {
         uint64_t what = rng_below(&world.rng, 10);
-        if (what == 0)
+        if (what < 5 && ledger->full) {
+            sim_disk_free();
+            (void)writer_turn(ledger, 0); /* a second later */
+        } else if (what == 0)
             write_snapshot();
         else if (what == 1 && ledger->witnessed < ledger->end.sequence)
             (void)writer_turn(ledger, 0); /* a second without work: the mark */

@@ -223,6 +223,11 @@ bool sim_disk_is_dead(void)
     return disk.dead;
 }
 
+void sim_disk_free(void)
+{
+    disk.full = false;
+}
+
 static bool is_named(int file)
 {
     for (int i = 0; i < NAMES_MAX; i++)

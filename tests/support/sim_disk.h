@@ -31,6 +31,8 @@ void sim_disk_plan(enum sim_fault fault, uint64_t operation);
 bool sim_disk_has_struck(void); /* the planned fault, since the last start */
 /* After a power cut or a kill every call fails with EIO until the next start. */
 bool sim_disk_is_dead(void);
+/* Ends SIM_NO_SPACE. */
+void sim_disk_free(void);
 /* A new process, after a power cut on what that left. Forgets the plan. */
 void sim_disk_start(void);
 

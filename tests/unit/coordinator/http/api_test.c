@@ -50,6 +50,7 @@ static void start_core(struct world *world)
     must(path_format(uploads, "%s/uploads", world->dir), &err);
     struct core_options options = {.jobs_dir = jobs,
                                    .uploads_dir = uploads,
+                                   .ledger_segment_bytes = 1u << 20,
                                    .store = world->store,
                                    .auth = world->auth,
                                    .hub = {.timers = {20000, 45000, 60000, 80000},

@@ -10,20 +10,32 @@
 #include "tests/support/encode.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 // clang-format off
 #include <cmocka.h>
 // clang-format on
 
 #define QUEUE_MAX 4096
+
+static atomic_bool disk_is_full;
+
+int posix_fallocate(int fd, off_t offset, off_t length)
+{
+    if (disk_is_full)
+        return ENOSPC;
+    return syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno;
+}
 
 struct rig {
     char dir[PATH_BYTES];
@@ -35,6 +47,7 @@ struct rig {
     uint32_t head, tail;
     int64_t now_us;
     uint64_t nonce;
+    uint64_t segment_bytes;
 };
 
 static const char spec_text[] =
@@ -80,7 +93,11 @@ static void open_job(struct rig *rig)
     struct job_recovery recovery;
     struct error err = {0};
     rig->head = rig->tail = 0;
-    if (job_open(rig->dir, on_durable, rig, rig->now_us, &rig->job, &recovery, &err))
+    struct job_open_options options = {.durable = on_durable,
+                                       .context = rig,
+                                       .now_us = rig->now_us,
+                                       .ledger_segment_bytes = rig->segment_bytes};
+    if (job_open(rig->dir, &options, &rig->job, &recovery, &err))
         fail_msg("%s", err.text);
 }
 
@@ -100,6 +117,7 @@ static int setup(void **state)
     pthread_mutex_init(&rig->lock, NULL);
     pthread_cond_init(&rig->arrived, NULL);
     rig->now_us = 1000000;
+    rig->segment_bytes = 1u << 20;
     if (job_spec_parse_text(spec_text, sizeof spec_text - 1, &spec, &err))
         fail_msg("%s", err.text);
     struct job_create_options options = {
@@ -539,6 +557,53 @@ static void test_verify_accepts_the_truth_and_finds_damage(void **state)
     assert_true(strlen(err.text) > 0);
 }
 
+/* Nothing that was answered is lost, nothing else was answered, and the lease keeps its right
+ * to an update, which is taken when there is space. */
+static void test_full_disk_refuses_and_goes_on(void **state)
+{
+    struct rig *rig = *state;
+    char path[PATH_BYTES];
+    job_close(rig->job);
+    assert_int_equal(path_format(path, "%s/ledger-00000001.rvl", rig->dir), STATUS_OK);
+    assert_int_equal(unlink(path), 0); /* it is empty, and large */
+    rig->segment_bytes = 4096;
+    open_job(rig);
+    evaluate_first(rig);
+    disk_is_full = true;
+    struct job_lease lease;
+    struct job_outcome outcome = {.verdict = VERDICT_APPLIED};
+    uint64_t applied = 0;
+    for (; outcome.verdict == VERDICT_APPLIED; applied++) {
+        lease = grant(rig, volunteer_a);
+        outcome = submit(rig, &lease, job_version(rig->job), applied);
+    }
+    applied--;
+    assert_true(applied > 0);
+    assert_int_equal(outcome.verdict, VERDICT_NONE);
+    assert_string_equal(outcome.lease, lease.id);
+    assert_int_equal(job_version(rig->job), applied);
+    assert_true(job_is_full(rig->job));
+    assert_false(job_is_failed(rig->job));
+    struct job_lease none;
+    const char *reason = "";
+    assert_int_equal(job_grant(rig->job, volunteer_b, &(struct job_wish){.nonce = ++rig->nonce},
+                               rig->now_us, &none, &reason),
+                     STATUS_UNAVAILABLE);
+    assert_non_null(strstr(reason, "disk is full"));
+    disk_is_full = false;
+    while (job_is_full(rig->job))
+        clock_sleep_us(10000);
+    struct job_answer answer = job_examine_offer(rig->job, volunteer_a, lease.id, 100);
+    assert_string_equal(verdict_reason_text(answer.reason), "");
+    assert_int_equal(answer.verdict, VERDICT_NONE);
+    outcome = submit(rig, &lease, job_version(rig->job), applied);
+    assert_int_equal(outcome.verdict, VERDICT_APPLIED);
+    uint64_t hash = job_hash(rig->job);
+    reopen(rig);
+    assert_int_equal(job_version(rig->job), applied + 1);
+    assert_int_equal(job_hash(rig->job), hash);
+}
+
 static void test_series_keeps_the_shape_of_a_long_run(void **state)
 {
     (void)state;
@@ -577,6 +642,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_verify_accepts_the_truth_and_finds_damage, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_full_disk_refuses_and_goes_on, setup, teardown),
         cmocka_unit_test(test_series_keeps_the_shape_of_a_long_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

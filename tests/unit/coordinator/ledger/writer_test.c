@@ -128,10 +128,22 @@ static void test_failed_sync_is_final(void **state)
 {
     (void)state;
     check_failed_for_good(EIO, STATUS_IO);
-    check_failed_for_good(ENOSPC, STATUS_NO_SPACE);
-    check_failed_for_good(EDQUOT, STATUS_NO_SPACE);
+    check_failed_for_good(ENOSPC, STATUS_IO); /* the space had been reserved: it is no full disk */
+    check_failed_for_good(EDQUOT, STATUS_IO);
 }
 
+static uint64_t fill_until_refused(struct ledger *ledger, struct done *done)
+{
+    uint64_t appended = 0;
+    while (done->failed == 0) {
+        (void)append_next(ledger, ++appended, done);
+        wait_done(done, appended);
+    }
+    assert_int_equal(done->status, STATUS_NO_SPACE);
+    return appended;
+}
+
+/* Refused, told so, and by itself going on with the same sequence when there is space. */
 static void test_no_space_for_a_segment(void **state)
 {
     (void)state;
@@ -142,31 +154,67 @@ static void test_no_space_for_a_segment(void **state)
     struct done done = DONE_INIT;
     struct ledger *ledger = open_small(dir, 512, 0, &seen, NULL);
     allocate_fails = 1;
-    uint64_t appended = 0;
-    while (done.failed == 0) {
-        (void)append_next(ledger, ++appended, &done);
-        wait_done(&done, appended);
-    }
+    uint64_t appended = fill_until_refused(ledger, &done);
     assert_true(appended > 2);
-    assert_int_equal(done.status, STATUS_NO_SPACE);
+    assert_true(ledger_is_full(ledger));
     assert_int_equal(ledger_append(ledger, LEDGER_COMMIT, "x", 1, on_done, &done, NULL),
                      STATUS_NO_SPACE);
-    ledger_close(ledger);
     assert_int_equal(count_names(dir, ".tmp", false), 0);
     assert_int_equal(count_names(dir, ".rvl", false), 1);
     allocate_fails = 0;
-    seen = (struct seen){0};
-    ledger = open_small(dir, 512, 0, &seen, NULL);
-    assert_int_equal(seen.count, appended - 1);
+    while (ledger_is_full(ledger))
+        clock_sleep_us(10000);
+    done.last = appended - 1;
     (void)append_next(ledger, appended, &done);
     ledger_close(ledger);
     assert_int_equal(done.status, STATUS_OK);
+    assert_int_equal(done.failed, 1);
+    seen = (struct seen){0};
+    ledger_close(open_small(dir, 512, 0, &seen, NULL));
+    assert_int_equal(seen.count, appended);
+    assert_false(seen.wrong);
+    remove_dir(dir);
+}
+
+/* What waits behind the first that has no space is refused with it, in order. */
+static void test_no_space_refuses_all_that_waits(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    make_dir(dir);
+    reset_faults();
+    struct seen seen = {0};
+    struct done done = DONE_INIT;
+    struct ledger *ledger = open_small(dir, 512, 0, &seen, NULL);
+    sync_held = true;
+    (void)append_next(ledger, 1, &done);
+    wait_for_sync(1);
+    for (uint64_t i = 2; i <= 30; i++)
+        (void)append_next(ledger, i, &done);
     allocate_fails = 1;
-    char fresh[PATH_BYTES];
-    struct ledger *second = NULL;
+    sync_held = false;
+    wait_done(&done, 30);
+    uint64_t kept = 30 - done.failed;
+    assert_true(kept >= 1 && kept < 30);
+    assert_false(done.disordered);
+    ledger_close(ledger); /* a full disk does not hold up the end */
+    allocate_fails = 0;
+    seen = (struct seen){0};
+    ledger_close(open_small(dir, 512, 0, &seen, NULL));
+    assert_int_equal(seen.count, kept);
+    remove_dir(dir);
+}
+
+static void test_no_space_for_a_new_ledger(void **state)
+{
+    (void)state;
+    char dir[PATH_BYTES];
+    struct ledger *ledger = NULL;
     struct error err = {0};
-    assert_int_equal(path_format(fresh, "%s/fresh", dir), STATUS_OK);
-    assert_int_equal(ledger_open(fresh, 0, NULL, NULL, &second, NULL, &err), STATUS_NO_SPACE);
+    make_dir(dir);
+    reset_faults();
+    allocate_fails = 1;
+    assert_int_equal(ledger_open(dir, 0, NULL, NULL, &ledger, NULL, &err), STATUS_NO_SPACE);
     reset_faults();
     remove_dir(dir);
 }
@@ -370,6 +418,8 @@ int main(void)
         cmocka_unit_test(test_group_commit),
         cmocka_unit_test(test_failed_sync_is_final),
         cmocka_unit_test(test_no_space_for_a_segment),
+        cmocka_unit_test(test_no_space_refuses_all_that_waits),
+        cmocka_unit_test(test_no_space_for_a_new_ledger),
         cmocka_unit_test(test_short_writes),
         cmocka_unit_test(test_replaced_lock_is_fenced),
         cmocka_unit_test(test_idle_ledger_marks_its_end),
