@@ -35,8 +35,8 @@ sprung() { [ "$(grep -c sprung "$WORK/relay.out" || true)" -gt "$1" ]; }
 wait_for 60 "a first update is applied" grep -q "applied in version" "$WORK/pc.log"
 
 CASES=0
-# one_cut FRACTION line|agent|coordinator
-one_cut() {
+# pain_E21_one_cut FRACTION line|agent|coordinator
+pain_E21_one_cut() {
     local fraction=$1 who=$2 before event lease bytes sent limit action=hold
     before=$(grep -c sprung "$WORK/relay.out" || true)
     [ "$who" != line ] || action=cut
@@ -68,7 +68,7 @@ one_cut() {
 }
 
 for fraction in 0 0.5 0.999 after; do
-    for who in line coordinator agent; do one_cut $fraction $who; done
+    for who in line coordinator agent; do pain_E21_one_cut $fraction $who; done
 done
 [ $CASES = 12 ] || fail "$CASES of 12 cuts were made"
 if grep -q "update.refused" "$WORK/coordinator.log"; then fail "an update was refused"; fi

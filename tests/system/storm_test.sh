@@ -73,8 +73,8 @@ cpu_seconds() { awk -v tick="$(getconf CLK_TCK)" '{ print ($14 + $15) / tick }' 
 peak_kib() { awk '/^VmHWM/ { print $2 }' "/proc/$1/status"; }
 
 # --- the storm ----------------------------------------------------------------------------------
-# storm SIGNAL NAME
-storm() {
+# pain_E17_storm SIGNAL NAME
+pain_E17_storm() {
     local signal=$1 name=$2 ready_ms back_ms
     end_phase
     kill -"$signal" "$COORDINATOR_PID"
@@ -102,8 +102,8 @@ storm() {
 }
 
 wait_for 40 "all agents are enrolled and connected" fleet_is_whole 0
-storm KILL "after kill -9"
-storm TERM "after an orderly stop"
+pain_E17_storm KILL "after kill -9"
+pain_E17_storm TERM "after an orderly stop"
 [ "$(of_phase .stopped)" = 0 ] || fail "$(of_phase .stopped) agents gave up for good"
 stop_all
 echo "storm test passed"

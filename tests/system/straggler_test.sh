@@ -47,8 +47,8 @@ measure() {
     RATE=$((samples * 1000000000 / (to_ns - from_ns)))
 }
 
-# compare NAME BEGIN END: BEGIN makes the fifth what NAME says, END checks it and takes it away.
-compare() {
+# pain_A1_costs_the_others_nothing NAME BEGIN END: BEGIN makes the fifth what NAME says, END checks it and takes it away.
+pain_A1_costs_the_others_nothing() {
     local name=$1 during usual spread attempt
     for attempt in 1 2; do
         $2
@@ -126,11 +126,11 @@ end_gone() { event lease.expired "$HELD" || fail "the killed agent's lease $HELD
 wait_for 30 "the four fast agents work" all_fast_earn
 measure
 ALONE=$RATE
-compare "100 times slower" begin_slow end_slow
+pain_A1_costs_the_others_nothing "100 times slower" begin_slow end_slow
 echo "the slow agent's updates: $(grep -oE 'update of lease [^ ]* (applied|stale|refused)' "$WORK/fifth.log" |
     awk '{ count[$NF]++ } END { for (verdict in count) printf "%d %s ", count[verdict], verdict }')"
-compare frozen begin_frozen end_frozen
-compare gone begin_gone end_gone
+pain_A1_costs_the_others_nothing frozen begin_frozen end_frozen
+pain_A1_costs_the_others_nothing gone begin_gone end_gone
 
 api POST "/v1/jobs/$JOB/cancel" -H 'Content-Type: application/json' -d '{}' >/dev/null
 stop_all

@@ -81,7 +81,7 @@ static enum status go_on(struct deltas *deltas, uint64_t version, uint64_t bytes
     return deltas_announce(deltas, &delta, 1000, NULL);
 }
 
-static void test_goes_on_at_every_byte(void **state)
+static void pain_E21_a_delta_goes_on_at_every_byte(void **state)
 {
     (void)state;
     const char *text = "abcdefghij";
@@ -140,7 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_announcement),
         cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_goes_on_at_every_byte),
+        cmocka_unit_test(pain_E21_a_delta_goes_on_at_every_byte),
         cmocka_unit_test(test_a_part_is_never_joined_to_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,8 +92,8 @@ static void test_next_mirror(void **state)
     }
 }
 
-/* Pain A19: all others are gone, so the coordinator is asked, and at once from then on. */
-static void test_all_mirrors_gone(void **state)
+/* All others are gone, so the coordinator is asked, and at once from then on. */
+static void pain_A19_all_mirrors_gone(void **state)
 {
     struct place *place = *state;
     struct download_history history = {0};
@@ -203,8 +203,8 @@ static void expect_failure(struct place *place, const struct route *route, const
     print_message("           %s\n", err.text);
 }
 
-/* Pain E13: what the WebSocket goes through, files go through. */
-static void test_proxy(void **state)
+/* What the WebSocket goes through, files go through. */
+static void pain_E13_proxies_for_files(void **state)
 {
     struct place *place = *state;
     struct route route = {0};
@@ -259,8 +259,7 @@ static void put_response(struct place *place)
     close(fd);
 }
 
-/* Pain E15, for files. */
-static void test_tls(void **state)
+static void pain_E15_each_wrong_certificate_for_files(void **state)
 {
     struct place *place = *state;
     static const struct {
@@ -328,12 +327,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define MIRRORS(name) cmocka_unit_test_setup_teardown(name, setup_mirrors, teardown_mirrors)
-        MIRRORS(test_next_mirror),
-        MIRRORS(test_all_mirrors_gone),
-        MIRRORS(test_mixed_sources),
-        TEST(test_rate_cap),
-        TEST(test_proxy),
-        TEST(test_tls),
+        MIRRORS(test_next_mirror),        MIRRORS(pain_A19_all_mirrors_gone),
+        MIRRORS(test_mixed_sources),      TEST(test_rate_cap),
+        TEST(pain_E13_proxies_for_files), TEST(pain_E15_each_wrong_certificate_for_files),
         TEST(test_disk_too_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,8 +30,8 @@ static void test_resume(void **state)
     expect_done(place);
 }
 
-/* Pain D1: a 416's text must not end up in the file, and a complete .part needs no request. */
-static void test_416(void **state)
+/* A 416's text must not end up in the file, and a complete .part needs no request. */
+static void pain_D1_a_416_is_no_content(void **state)
 {
     struct place *place = *state;
     put_part(place, place->server.content, BYTES);
@@ -128,9 +128,8 @@ static void test_etag(void **state)
     expect_done(place);
 }
 
-/* Pain D3: progress stays within 0 … 100 %, also with a resume; a removed cache is fetched again.
- */
-static void test_progress_and_cancel(void **state)
+/* Progress stays within 0 … 100 %, also with a resume; a removed cache is fetched again. */
+static void pain_D3_progress_and_cancel(void **state)
 {
     struct place *place = *state;
     struct watch watch = {.cancel = true};
@@ -173,12 +172,12 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(test_whole),
         TEST(test_resume),
-        TEST(test_416),
+        TEST(pain_D1_a_416_is_no_content),
         TEST(test_error_pages),
         TEST(test_wrong_content),
         TEST(test_truncated),
         TEST(test_etag),
-        TEST(test_progress_and_cancel),
+        TEST(pain_D3_progress_and_cancel),
         TEST(test_nobody_listens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

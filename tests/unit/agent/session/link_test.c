@@ -442,8 +442,18 @@ static void say_nothing(struct peer *peer, int fd)
     peer_wait_for_end(fd);
 }
 
-/* Pains A9, A21. */
-static void test_rude_peers(void **state)
+static void expect_refusal(void (*script)(struct peer *, int), const char *words)
+{
+    place.settings.opening_ms = 2000;
+    peer_start(&place.peer, script);
+    dial_peer();
+    expect_closed(words);
+    assert_int_equal(place.watch.opened, 0);
+    run_for(50); /* the library lets go */
+    peer_stop(&place.peer);
+}
+
+static void pain_A9_every_refusal_ends_in_words(void **state)
 {
     (void)state;
     static const struct {
@@ -462,28 +472,26 @@ static void test_rude_peers(void **state)
         {peer_mail_server, "127.0.0.1:"},
         {half_an_answer, "closed the connection before"},
         {wrong_accept, "not as a RAVEN coordinator"},
-        {say_nothing, "took the connection but then did not answer"},
     };
-    place.settings.opening_ms = 2000;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        peer_start(&place.peer, cases[i].script);
-        dial_peer();
-        expect_closed(cases[i].words);
-        assert_int_equal(place.watch.opened, 0);
-        run_for(50); /* the library lets go */
-        peer_stop(&place.peer);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refusal(cases[i].script, cases[i].words);
     dial_host(false, "127.0.0.1", peer_dead_port());
     expect_closed("cannot reach 127.0.0.1:");
     dial_host(false, "no-such-host.invalid", 80);
     expect_closed("no address is known for the host name no-such-host.invalid");
 }
 
+static void pain_A21_a_peer_that_says_nothing_is_given_up(void **state)
+{
+    (void)state;
+    expect_refusal(say_nothing, "took the connection but then did not answer");
+}
+
 /* --- peers that end a session ----------------------------------------------------------------- */
 
 #define FRAGMENT_BYTES 600
 
-/* Pain E3: 50 of 100 fragments, then a close with a reason, all in one piece. */
+/* 50 of 100 fragments, then a close with a reason, all in one piece. */
 static void close_in_message(struct peer *peer, int fd)
 {
     if (!peer_upgrade(fd, fd, peer->head))
@@ -553,6 +561,15 @@ static void masked_garbage(struct peer *peer, int fd)
     peer_wait_for_end(fd);
 }
 
+/* A compressed message, though nobody offered or agreed to compress. */
+static void compressed(struct peer *peer, int fd)
+{
+    if (!peer_upgrade(fd, fd, peer->head))
+        return;
+    peer_frame(fd, 0xc2, "\xca\x48\xcd\xc9\xc9\x07\x00", 7);
+    peer_wait_for_end(fd);
+}
+
 static void expect_end(void (*script)(struct peer *, int), uint16_t code, const char *words)
 {
     peer_start(&place.peer, script);
@@ -564,11 +581,24 @@ static void expect_end(void (*script)(struct peer *, int), uint16_t code, const 
     peer_stop(&place.peer);
 }
 
-static void test_endings(void **state)
+static void pain_E3_close_in_the_middle_of_a_message(void **state)
 {
     (void)state;
     expect_end(close_in_message, 4007, "maintenance?<b>?");
     assert_int_equal(place.watch.binaries, 0);
+}
+
+static void pain_E9_compression_is_neither_offered_nor_taken(void **state)
+{
+    (void)state;
+    expect_end(compressed, LINK_CLOSE_NONE, "the connection broke");
+    assert_int_equal(place.watch.binaries, 0);
+    assert_null(strcasestr(place.peer.head, "Sec-WebSocket-Extensions"));
+}
+
+static void test_endings(void **state)
+{
+    (void)state;
     expect_end(whole_in_fragments, 1001, "closed the connection (1001)");
     assert_int_equal(place.watch.texts, 1);
     assert_int_equal(place.watch.text_bytes, 100 * FRAGMENT_BYTES);
@@ -593,7 +623,7 @@ static void expect_no_secret(void)
     assert_null(strstr(place.watch.why, "anna"));
 }
 
-static void test_proxy(void **state)
+static void pain_E13_proxies(void **state)
 {
     (void)state;
     struct peer proxy;
@@ -675,8 +705,7 @@ static void *tls_echo_thread(void *user)
     return NULL;
 }
 
-/* Pain E15. */
-static void test_tls(void **state)
+static void pain_E15_each_wrong_certificate_in_its_own_words(void **state)
 {
     (void)state;
     char dir[] = "/tmp/raven_link_XXXXXX";
@@ -736,7 +765,7 @@ static void attempt(uint16_t port)
     assert_true(run_until(&place.watch.closed, 1));
 }
 
-/* Pain E19: no memory is lost however often the coordinator cannot be reached. */
+/* No memory is lost however often the coordinator cannot be reached. */
 static void expect_no_growth(const char *what, uint16_t port, int warm_up, int attempts)
 {
     for (int i = 0; i < warm_up; i++)
@@ -757,7 +786,7 @@ static void expect_no_growth(const char *what, uint16_t port, int warm_up, int a
 #endif
 }
 
-static void test_no_leak(void **state)
+static void pain_E19_attempts_in_vain_leave_nothing_behind(void **state)
 {
     (void)state;
     expect_no_growth("refused", peer_dead_port(), 500, 10000);
@@ -774,11 +803,19 @@ int main(void)
     forget_environment();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_echo),        TEST(test_socket_options),
-        TEST(test_upload_cap),  TEST(test_slow_reader),
-        TEST(test_rude_peers),  TEST(test_endings),
-        TEST(test_proxy),       TEST(test_tls),
-        TEST(test_bad_ca_file), TEST(test_no_leak),
+        TEST(test_echo),
+        TEST(test_socket_options),
+        TEST(test_upload_cap),
+        TEST(test_slow_reader),
+        TEST(pain_A9_every_refusal_ends_in_words),
+        TEST(pain_A21_a_peer_that_says_nothing_is_given_up),
+        TEST(pain_E3_close_in_the_middle_of_a_message),
+        TEST(pain_E9_compression_is_neither_offered_nor_taken),
+        TEST(test_endings),
+        TEST(pain_E13_proxies),
+        TEST(pain_E15_each_wrong_certificate_in_its_own_words),
+        TEST(test_bad_ca_file),
+        TEST(pain_E19_attempts_in_vain_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

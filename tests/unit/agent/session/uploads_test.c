@@ -22,7 +22,7 @@ static struct shared *make_payload(struct rng *rng, size_t bytes)
     return payload;
 }
 
-static void test_resume_at_every_break(void **state)
+static void pain_E21_an_upload_goes_on_at_every_break(void **state)
 {
     (void)state;
     struct rng rng;
@@ -151,7 +151,7 @@ static void test_window_and_acks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume_at_every_break),
+        cmocka_unit_test(pain_E21_an_upload_goes_on_at_every_break),
         cmocka_unit_test(test_hostile_wants),
         cmocka_unit_test(test_window_and_acks),
         cmocka_unit_test(test_full_and_in_order),
