@@ -61,6 +61,7 @@ enum status core_job_replica(struct core *core, const char *id, uint64_t wanted_
 struct core_volunteer_live {
     bool connected, training;
     double samples_per_s, rtt_ms;
+    int64_t clock_offset_ms; /* how far its clock is ahead of the coordinator's */
     char job[ID_BYTES];
 };
 enum status core_volunteer_read(struct core *core, const char *id,

@@ -171,13 +171,14 @@ void core_agent_opened(struct core *core, const struct mail_opened *mail)
     session->peer = mail->peer;
     text_copy(session->address, sizeof session->address, mail->address);
     random_bytes(session->nonce, sizeof session->nonce);
+    session->challenged_ms = clock_wall_ms();
     session->loss = (double)NAN;
     session->next = core->sessions;
     core->sessions = session;
 
     struct wire_message challenge = {.type = WIRE_challenge};
     challenge.challenge.protocol = WIRE_PROTOCOL;
-    challenge.challenge.server_time_ms = (uint64_t)clock_wall_ms();
+    challenge.challenge.server_time_ms = (uint64_t)session->challenged_ms;
     memcpy(challenge.challenge.nonce, session->nonce, sizeof session->nonce);
     hub_send(core->hub, session->peer, &challenge);
 }
@@ -228,6 +229,7 @@ static void send_welcome(struct core *core, struct session *session)
     text_copy(welcome->download_token, sizeof welcome->download_token, session->token);
     welcome->server_time_ms = (uint64_t)clock_wall_ms();
     welcome->ping_ms = core->hub_options.timers.ping_ms;
+    welcome->ping_min_ms = core->hub_options.timers.ping_min_ms;
     welcome->silence_ms = core->hub_options.timers.silence_ms;
     welcome->stall_ms = core->hub_options.timers.stall_ms;
     session->spread_ms = welcome->reconnect_spread_ms = reconnect_spread_ms(core);
@@ -361,6 +363,13 @@ void core_agent_enrolled(struct core *core, const struct mail_enrolled *mail)
                   10000);
 }
 
+/* The agent read its clock between challenge and hello: right to half a round trip. */
+static int64_t clock_offset_ms(const struct session *session, const struct wire_hello *hello)
+{
+    int64_t elapsed_ms = clock_wall_ms() - session->challenged_ms;
+    return (int64_t)hello->agent_time_ms - (session->challenged_ms + elapsed_ms / 2);
+}
+
 void core_agent_hello(struct core *core, struct session *session, const struct wire_hello *hello)
 {
     if (session->volunteer || session->enrolling) {
@@ -380,6 +389,7 @@ void core_agent_hello(struct core *core, struct session *session, const struct w
         return;
     }
     session->hello = *hello;
+    session->clock_offset_ms = clock_offset_ms(session, hello);
     memset(session->hello.invite, 0, sizeof session->hello.invite);
     struct volunteer *volunteer = volunteer_by_key(core, hello->public_key);
     if (volunteer && volunteer->revoked)

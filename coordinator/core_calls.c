@@ -205,6 +205,7 @@ static void run_volunteer_read(struct core *core, struct call *call)
     call->volunteer.training = live && job_leases_of(live->job, volunteer->id) > 0;
     call->volunteer.samples_per_s = session->samples_per_s;
     call->volunteer.rtt_ms = session->rtt_ms;
+    call->volunteer.clock_offset_ms = session->clock_offset_ms;
     text_copy(call->volunteer.job, ID_BYTES, session->job);
 }
 

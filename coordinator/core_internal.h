@@ -125,6 +125,8 @@ struct session {
     uint64_t peer;
     char address[64];
     uint8_t nonce[32];
+    int64_t challenged_ms;       /* wall time of the challenge */
+    int64_t clock_offset_ms;     /* how far the agent's clock is ahead of this one */
     struct volunteer *volunteer; /* NULL before a good hello */
     bool enrolling;
     struct wire_hello hello;

@@ -182,6 +182,8 @@ static json_t *volunteer_json(struct core *core, const struct volunteer *volunte
     json_object_set_new(json, "state", json_string(volunteer_state(core, volunteer)));
     json_object_set_new(json, "samples_per_s", number(session ? session->samples_per_s : 0));
     json_object_set_new(json, "rtt_ms", session ? number(session->rtt_ms) : json_null());
+    json_object_set_new(json, "clock_offset_ms",
+                        session ? json_integer(session->clock_offset_ms) : json_null());
     json_object_set_new(json, "loss", number(session ? session->loss : volunteer->loss));
     json_object_set_new(json, "updates_applied", integer(volunteer->updates_applied));
     json_object_set_new(json, "samples", integer(volunteer->samples));

@@ -1,5 +1,5 @@
 /* The session's state machine over one link. Loop thread. Every state is left by time as well as by
- * messages: a tick of one second checks the deadlines. Surprising decision: deadlines use the clock
+ * messages: a tick of at most one second checks the deadlines. Surprising decision: deadlines use the clock
  * that goes on during sleep, so a laptop that wakes reconnects at once. */
 #include "agent/session/session.h"
 
@@ -15,7 +15,8 @@
 
 #define AGENT_PATH "/ws/agent"
 #define TICK_MS 1000
-#define OPENING_MS 30000 /* connect, TLS, challenge, welcome */
+#define TICKS_PER_PING 16 /* or more: a tick is never longer than TICK_MS */
+#define OPENING_MS 30000  /* connect, TLS, challenge, welcome */
 #define CLOSING_MS 1000
 #define CLOSE_CODE_BASE 4000
 #define FRAME_MS 25 /* a data frame takes about that long on the link */
@@ -78,6 +79,15 @@ static void connect_now(struct session *session)
 static void on_retry(uv_timer_t *timer)
 {
     connect_now(timer->data);
+}
+
+static void on_tick(uv_timer_t *timer);
+
+static void tick_each(struct session *session, uint64_t interval_ms)
+{
+    if (interval_ms > TICK_MS)
+        interval_ms = TICK_MS;
+    uv_timer_start(&session->tick_timer, on_tick, interval_ms, interval_ms);
 }
 
 /* The one exit of every session and attempt. */
@@ -157,6 +167,7 @@ static void handle_challenge(struct session *session, const struct wire_challeng
     struct wire_hello *hello = &message.hello;
     session->events->describe(session->user, hello);
     hello->protocol = WIRE_PROTOCOL;
+    hello->agent_time_ms = (uint64_t)clock_wall_ms();
     memcpy(hello->public_key, session->settings.identity->public_key, sizeof hello->public_key);
     identity_sign_hello(session->settings.identity, challenge->nonce, hello->signature);
     text_copy(hello->invite, sizeof hello->invite, session->settings.invite);
@@ -175,7 +186,8 @@ static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
 
 static void handle_welcome(struct session *session, const struct wire_welcome *welcome)
 {
-    struct timers timers = {.ping_ms = clamp(welcome->ping_ms, 100, 300000),
+    uint64_t ping_min_ms = clamp(welcome->ping_min_ms, 100, 300000);
+    struct timers timers = {.ping_ms = clamp(welcome->ping_ms, ping_min_ms, 300000),
                             .silence_ms = clamp(welcome->silence_ms, 200, 1200000),
                             .stall_ms = clamp(welcome->stall_ms, 300, 2400000),
                             .lease_ms = UINT64_MAX};
@@ -194,6 +206,7 @@ static void handle_welcome(struct session *session, const struct wire_welcome *w
     explicit_bzero(session->settings.invite, sizeof session->settings.invite);
     backoff_connected(&session->backoff, welcome->reconnect_spread_ms, session->ping_us);
     link_ping(session->link);
+    tick_each(session, session->ping_ms / TICKS_PER_PING);
     set_state(session, SESSION_OPEN);
     session->events->welcome(session->user, welcome);
 }
@@ -401,7 +414,7 @@ void session_free(struct session *session)
 
 void session_start(struct session *session)
 {
-    uv_timer_start(&session->tick_timer, on_tick, TICK_MS, TICK_MS);
+    tick_each(session, TICK_MS);
     connect_now(session);
 }
 

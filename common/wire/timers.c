@@ -3,12 +3,15 @@
 
 #include "common/base/bytes.h"
 
+#define PING_MIN_MS 5000 /* a ping each 5 s is always welcome */
+
 void timers_derive(uint64_t ping_ms, struct timers *ret)
 {
     *ret = (struct timers){.ping_ms = ping_ms,
-                           .silence_ms = ping_ms * 9 / 4,
+                           .silence_ms = ping_ms * 2 - ping_ms / 8,
                            .stall_ms = ping_ms * 3,
-                           .lease_ms = ping_ms * 4};
+                           .lease_ms = ping_ms * 4,
+                           .ping_min_ms = ping_ms / 4 < PING_MIN_MS ? ping_ms / 4 : PING_MIN_MS};
 }
 
 enum status timers_check(const struct timers *timers, struct error *err)

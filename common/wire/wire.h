@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_PROTOCOL 2
+#define WIRE_PROTOCOL 3
 #define WIRE_SUBPROTOCOL "raven-agent.v1"
 #define WIRE_HELLO_CONTEXT "raven-agent.v1 hello"
 #define WIRE_TEXT_BYTES_MAX (64u * 1024) /* one control message on the wire */

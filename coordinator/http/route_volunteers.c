@@ -33,6 +33,8 @@ static bool add_live(struct request *request, json_t *volunteer, bool ask)
     json_object_set_new(volunteer, "samples_per_second",
                         known ? json_number(live.samples_per_s) : json_null());
     json_object_set_new(volunteer, "rtt_ms", known ? json_number(live.rtt_ms) : json_null());
+    json_object_set_new(volunteer, "clock_offset_ms",
+                        known ? json_integer(live.clock_offset_ms) : json_null());
     return status != STATUS_UNAVAILABLE;
 }
 

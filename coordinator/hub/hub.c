@@ -62,13 +62,12 @@ void hub_begin_drain(struct hub *hub, uint32_t drain_ms)
     hub_check_drained(hub);
 }
 
-/* Four looks per ping or silence interval, at most one a second. */
+/* Sixteen looks per ping interval, four per deadline for the hello, at most one a second. */
 static uint64_t sweep_interval_ms(const struct hub_options *options)
 {
-    uint64_t shortest_ms = options->timers.ping_ms;
-    if (options->hello_deadline_ms < shortest_ms)
-        shortest_ms = options->hello_deadline_ms;
-    uint64_t interval_ms = shortest_ms / 4;
+    uint64_t interval_ms = options->timers.ping_ms / 16;
+    if (options->hello_deadline_ms / 4 < interval_ms)
+        interval_ms = options->hello_deadline_ms / 4;
     if (interval_ms > SWEEP_MS_MAX)
         interval_ms = SWEEP_MS_MAX;
     return interval_ms < SWEEP_MS_MIN ? SWEEP_MS_MIN : interval_ms;

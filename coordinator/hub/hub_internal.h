@@ -36,10 +36,12 @@ struct peer {
     enum peer_kind kind;
     struct peer *previous, *next;
     int64_t opened_us, heard_us, pinged_us, closing_us;
-    int64_t progress_us; /* when the kernel last took something, or when waiting began */
-    bool is_ready;       /* agent: hello accepted; viewer: hello seen */
+    int64_t progress_us;    /* when the kernel last took something, or when waiting began */
+    int64_t pings_until_us; /* the pings so far are fair up to this moment */
+    bool is_ready;          /* agent: hello accepted; viewer: hello seen */
     bool wants_write;
     bool ping_due;
+    bool holds_back; /* libwebsockets keeps the rest of a write, and goes on by itself */
     bool is_closing; /* reason is final, input is ignored */
     bool close_sent; /* our close frame is out: nothing may follow it */
     bool closed_by_other;
@@ -55,6 +57,8 @@ void peer_done(struct peer *peer);
 void peer_want_write(struct peer *peer);
 /* Writes the ping that is due; false when none is. */
 bool peer_write_ping(struct peer *peer);
+/* The socket takes more: counts the pings that libwebsockets answers, and closes a flood. */
+void peer_note_writable(struct peer *peer);
 /* Adds what arrived to the message under way; a whole one is *ret_data[*ret_bytes] until
  * peer_collected. */
 enum collected peer_collect(struct peer *peer, const void *in, size_t bytes, size_t text_bytes_max,

@@ -8,9 +8,11 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define IDLE_BUFFER_BYTES 4096 /* larger input buffers are given back after a message */
+#define PINGS_AT_ONCE 20       /* beyond the rate that is allowed */
 #define CLOSE_CODE_BASE 4000
 #define WRITE_CLOSE ((enum lws_write_protocol)4) /* LWS_WRITE_CLOSE, left out of its headers */
 
@@ -144,6 +146,33 @@ static void close_peer(struct peer *peer, enum end_reason reason, const char *de
         agents_close((struct agent *)peer, reason, detail, 0);
     else
         viewers_close((struct viewer *)peer, reason, detail);
+}
+
+static void close_flood(struct peer *peer, uint64_t ping_min_ms)
+{
+    char detail[DETAIL_BYTES];
+    snprintf(detail, sizeof detail,
+             "pings came faster than one each %llu ms, which the welcome gave as ping_min_ms",
+             (unsigned long long)ping_min_ms);
+    close_peer(peer, END_PING_FLOOD, detail);
+}
+
+/* libwebsockets answers pings by itself and tells nobody. But a socket that is writable though
+ * nobody here asked, with nothing held back, has just carried a pong. Pings that hide behind data
+ * are not counted; their pongs wait for their turn. */
+void peer_note_writable(struct peer *peer)
+{
+    const struct timers *timers = &peer->hub->options.timers;
+    int64_t now_us = clock_monotonic_us(), interval_us = (int64_t)timers->ping_min_ms * 1000;
+    bool answered_ping = !peer->wants_write && !peer->holds_back;
+    peer->holds_back = false;
+    if (!answered_ping || peer->is_closing)
+        return;
+    if (peer->pings_until_us < now_us)
+        peer->pings_until_us = now_us;
+    peer->pings_until_us += interval_us;
+    if (peer->pings_until_us - now_us > PINGS_AT_ONCE * interval_us)
+        close_flood(peer, timers->ping_min_ms);
 }
 
 static void kill_peer(struct peer *peer)

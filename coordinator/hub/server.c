@@ -108,6 +108,15 @@ static int establish(struct hub *hub, struct lws *wsi, struct session *session, 
 
 /* --- an open WebSocket --- */
 
+static int write_more(struct peer *peer)
+{
+    peer_note_writable(peer);
+    int result = peer->kind == PEER_AGENT ? agents_write((struct agent *)peer)
+                                          : viewers_write((struct viewer *)peer);
+    peer->holds_back = lws_partial_buffered(peer->wsi);
+    return result;
+}
+
 static void receive(struct peer *peer, const void *in, size_t bytes)
 {
     if (peer->kind == PEER_AGENT)
@@ -148,10 +157,7 @@ static int serve(struct lws *wsi, enum lws_callback_reasons reason, struct sessi
             peer->heard_us = clock_monotonic_us();
         return 0;
     case LWS_CALLBACK_SERVER_WRITEABLE:
-        if (!peer)
-            return -1;
-        return kind == PEER_AGENT ? agents_write((struct agent *)peer)
-                                  : viewers_write((struct viewer *)peer);
+        return peer ? write_more(peer) : -1;
     case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
         if (!peer)
             return -1;

@@ -199,6 +199,7 @@ static void handle_challenge(struct member *member, const struct wire_challenge 
     struct wire_message message = {.type = WIRE_hello};
     struct wire_hello *hello = &message.hello;
     hello->protocol = WIRE_PROTOCOL;
+    hello->agent_time_ms = (uint64_t)clock_wall_ms();
     hello->threads = 1;
     hello->memory_bytes = 1u << 30;
     text_copy(hello->agent_version, sizeof hello->agent_version, RAVEN_VERSION);

@@ -53,7 +53,7 @@ static void start_core(struct world *world)
                                    .ledger_segment_bytes = 1u << 20,
                                    .store = world->store,
                                    .auth = world->auth,
-                                   .hub = {.timers = {20000, 45000, 60000, 80000},
+                                   .hub = {.timers = {20000, 45000, 60000, 80000, 5000},
                                            .hello_deadline_ms = 5000,
                                            .data_frame_bytes = 32768,
                                            .agent_queue_bytes_max = 1u << 20,

@@ -16,7 +16,9 @@
 #include <pthread.h>
 #include <time.h>
 
+#ifndef WORLD_PEERS_MAX
 #define WORLD_PEERS_MAX 1024
+#endif
 #define WORLD_STREAM_BYTES_MAX (1u << 20)
 
 struct world_peer {
@@ -145,7 +147,7 @@ static inline void *world_accept(void *context)
 
 static inline struct hub_options world_options(void)
 {
-    return (struct hub_options){.timers = {20000, 45000, 60000, 80000},
+    return (struct hub_options){.timers = {20000, 45000, 60000, 80000, 5000},
                                 .hello_deadline_ms = 30000,
                                 .data_frame_bytes = FRAME_PAYLOAD_BYTES_MAX,
                                 .agent_queue_bytes_max = 64u << 20,

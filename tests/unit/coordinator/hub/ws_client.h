@@ -30,6 +30,7 @@ struct ws_client {
     size_t bytes;
     int opcode; /* of the last message */
     unsigned fragment_count;
+    char answer[2048]; /* to the handshake: its whole head */
 };
 
 static inline bool ws_send_all(struct ws_client *client, const void *data, size_t bytes)
@@ -97,6 +98,7 @@ static inline int ws_handshake(struct ws_client *client, const char *path, const
         count++;
     }
     text[count] = '\0';
+    memcpy(client->answer, text, count < sizeof client->answer ? count + 1 : 0);
     int status = 0;
     return sscanf(text, "HTTP/1.1 %d", &status) == 1 ? status : 0;
 }
