@@ -1,6 +1,6 @@
 /* The session's state machine over one link. Loop thread. Every state is left by time as well as by
- * messages: a tick of at most one second checks the deadlines. Surprising decision: deadlines use the clock
- * that goes on during sleep, so a laptop that wakes reconnects at once. */
+ * messages: a tick of at most one second checks the deadlines. Surprising decision: deadlines use
+ * the clock that goes on during sleep, so a laptop that wakes reconnects at once. */
 #include "agent/session/session.h"
 
 #include "agent/session/backoff.h"
