@@ -329,6 +329,17 @@ test("what a row says is what that agent's own status says", { skip: !agents }, 
     });
 });
 
+test("pain_F3: the row of a PC whose clock is an hour fast says so, and the cure", async () => {
+  for (const { label, clock_offset_ms: ahead } of sent.get("overview")) {
+    const said = await rowOf(label).locator(".clock-warning").allInnerTexts();
+    if (Math.abs(ahead) < 60_000) assert.deepEqual(said, []);
+    else assert.match(said.join(), /^Its clock is \d+ .*(fast|slow): set the time of that PC/);
+  }
+  if (!agents) return; // run.sh has set this one's clock
+  const warning = await rowOf("pc-30").locator(".clock-warning").innerText();
+  assert.match(warning, /^Its clock is (1 h 0 min|59 min \d+ s) fast: set the time of that PC.*NTP/);
+});
+
 test("Overview: units, accessibility, light and dark, 390 px", async () => {
   await inspect("overview");
 });

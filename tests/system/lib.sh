@@ -107,14 +107,26 @@ agent_join() {
         >>"$WORK/$1.log" 2>&1 || fail "$1 could not join: $(tail -n 3 "$WORK/$1.log")"
 }
 
-# agent_run NAME CPU_PERCENT [options]: sets AGENT_PID.
+# agent_run NAME CPU_PERCENT [options]: sets AGENT_PID. AGENT_UNDER: what it runs under, such as env.
 agent_run() {
     local name=$1 percent=$2
     shift 2
-    "$AGENT" run --state-dir "$WORK/$name" --threads 1 --cpu-percent "$percent" "$@" \
+    ${AGENT_UNDER:-} "$AGENT" run --state-dir "$WORK/$name" --threads 1 --cpu-percent "$percent" "$@" \
         >>"$WORK/$name.log" 2>&1 &
     AGENT_PID=$!
     AGENT_PIDS+=("$AGENT_PID")
+}
+
+# A wrong clock for agent_run: AGENT_UNDER=$(clock_off +3600s); or clock_off @FILE, whose content may
+# change while it runs. Only wall time: the clocks that go by intervals stay right.
+clock_off() {
+    local library
+    library=$(ls /usr/lib/*/faketime/libfaketimeMT.so.1) || fail "faketime is missing (./run setup)"
+    case $1 in
+    @*) echo "env LD_PRELOAD=$library FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_NO_CACHE=1" \
+        "FAKETIME_TIMESTAMP_FILE=${1#@}" ;;
+    *) echo "env LD_PRELOAD=$library FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME=$1" ;;
+    esac
 }
 
 job_field() { api GET "/v1/jobs/$JOB" | jq -r "$1"; }

@@ -130,6 +130,16 @@ export function duration(seconds: number): string {
   return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
 }
 
+const CLOCK_WRONG_MS = 60_000;
+
+/** What is wrong with a volunteer's clock and the cure; null while it is right to a minute. */
+export function clockWarning(aheadMs: number | null | undefined): string | null {
+  if (!isNumber(aheadMs) || Math.abs(aheadMs) < CLOCK_WRONG_MS) return null;
+  const way = aheadMs > 0 ? "fast" : "slow";
+  const off = duration(Math.abs(aheadMs) / 1000);
+  return `Its clock is ${off} ${way}: set the time of that PC, or switch on automatic time (NTP).`;
+}
+
 function two(value: number): string {
   return String(value).padStart(2, "0");
 }

@@ -67,6 +67,8 @@ export interface Volunteer {
   state: VolunteerStateName;
   samples_per_s: number | null;
   rtt_ms: number | null;
+  /** how far its clock is ahead of the coordinator's; null: offline */
+  clock_offset_ms: number | null;
   loss: number | null;
   updates_applied: number;
   samples: number;

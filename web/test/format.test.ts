@@ -26,6 +26,13 @@ test("what is not known is a dash without a unit, never 0 or NaN", () => {
   }
 });
 
+test("pain_F3: a clock that is wrong by a minute or more is named, with unit and cure", () => {
+  const right = [0, 59_999, -59_999, null, undefined, Number.NaN];
+  for (const offset of right) assert.equal(f.clockWarning(offset), null);
+  assert.match(f.clockWarning(3_600_123) ?? "", /^Its clock is 1 h 0 min fast: set the time/);
+  assert.match(f.clockWarning(-60_000) ?? "", /^Its clock is 1 min slow: .*NTP/);
+});
+
 test("rates", () => {
   const rates = [0, 0.0004, 0.042, 0.9, 1.254, 9.996, 48.32, 99.96, 312.4, 12345.6].map(f.rounded);
   assert.deepEqual(rates, [

@@ -106,6 +106,7 @@ function Cell({ v, column: c }: { v: Volunteer; column: Column }) {
 function Row({ v, columns, table }: { v: Volunteer; columns: Column[]; table: string }) {
   const open = useSignal(false);
   const id = `why-${table}-${v.id}`;
+  const clock = f.clockWarning(v.clock_offset_ms);
   return (
     <>
       <tr>
@@ -121,6 +122,7 @@ function Row({ v, columns, table }: { v: Volunteer; columns: Column[]; table: st
             <span class="chevron" aria-hidden="true" />
             <Name text={v.label} fallback={v.id} />
           </button>
+          {clock && <p class="warning clock-warning">{clock}</p>}
         </th>
         {columns.map((c) => (
           <Cell key={c.text} v={v} column={c} />
