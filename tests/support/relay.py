@@ -11,6 +11,7 @@ Commands on standard input, one a line:
                               coordinator says from then on.
 Events on standard output, one JSON object a line:
     {"event": "sprung", "lease", "bytes", "at"}            the trap has gone off at this byte
+    {"event": "welcome", "message"}                        the coordinator has welcomed an agent
     {"event": "sent", "lease", "bytes", "sent"}            all bytes of the update that left the agent,
                                                            written after each data frame
 What a cut loses on its way is counted as sent: before it cuts, the relay reads what the agent still
@@ -84,6 +85,7 @@ class Link:
     async def pass_down(self):
         try:
             while data := await self.far_reader.read(65536):
+                self.look_for_welcome(data)
                 if self.frozen or self.deaf:
                     continue
                 self.writer.write(data)
@@ -91,6 +93,14 @@ class Link:
         except ConnectionError:
             pass
         self.reset(self.writer)
+
+    @staticmethod
+    def look_for_welcome(data):
+        """It comes in one piece, unmasked: it is small and its frame is written whole."""
+        at = data.find(b'{"type":"welcome"')
+        if at >= 0:
+            message, _ = json.JSONDecoder().raw_decode(data[at:].decode(errors="replace"))
+            say(event="welcome", message=message)
 
     async def forward(self, data):
         if self.frozen or not data:
