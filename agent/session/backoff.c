@@ -5,7 +5,7 @@ void backoff_init(struct backoff *backoff, uint64_t seed)
 {
     rng_seed(&backoff->rng, seed);
     backoff->ceiling_ms = backoff->first_ms = BACKOFF_FIRST_MS;
-    backoff->since_us = -1;
+    backoff->stable_us = -1;
 }
 
 void backoff_spread(struct backoff *backoff, uint64_t spread_ms)
@@ -15,18 +15,19 @@ void backoff_spread(struct backoff *backoff, uint64_t spread_ms)
                                                        : (int64_t)spread_ms;
 }
 
-void backoff_connected(struct backoff *backoff, uint64_t spread_ms, int64_t now_us)
+void backoff_connected(struct backoff *backoff, uint64_t spread_ms, uint64_t stable_ms,
+                       int64_t now_us)
 {
-    backoff->since_us = now_us;
+    backoff->stable_us = now_us + (int64_t)stable_ms * 1000;
     backoff_spread(backoff, spread_ms);
 }
 
 void backoff_lost(struct backoff *backoff, int64_t now_us)
 {
-    bool stable = backoff->since_us >= 0 && now_us - backoff->since_us >= BACKOFF_STABLE_US;
+    bool stable = backoff->stable_us >= 0 && now_us >= backoff->stable_us;
     if (stable || backoff->ceiling_ms < backoff->first_ms)
         backoff->ceiling_ms = backoff->first_ms;
-    backoff->since_us = -1;
+    backoff->stable_us = -1;
 }
 
 int64_t backoff_next_ms(struct backoff *backoff, uint64_t asked_ms)

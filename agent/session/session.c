@@ -204,7 +204,8 @@ static void handle_welcome(struct session *session, const struct wire_welcome *w
     session->rtt_ms = session->rtt_ms_min = 0;
     session->had_session = true;
     explicit_bzero(session->settings.invite, sizeof session->settings.invite);
-    backoff_connected(&session->backoff, welcome->reconnect_spread_ms, session->ping_us);
+    backoff_connected(&session->backoff, welcome->reconnect_spread_ms, session->stall_ms,
+                      session->ping_us);
     link_ping(session->link);
     tick_each(session, session->ping_ms / TICKS_PER_PING);
     set_state(session, SESSION_OPEN);

@@ -234,7 +234,7 @@ static void handle_welcome(struct member *member, const struct wire_welcome *wel
     member->ping_us = now_us;
     member->had_session = true;
     member->was_welcomed = true;
-    backoff_connected(&member->backoff, welcome->reconnect_spread_ms, now_us);
+    backoff_connected(&member->backoff, welcome->reconnect_spread_ms, welcome->stall_ms, now_us);
     set_state(member, MEMBER_OPEN);
     phase->counts.welcomes++;
     uint32_t in_second = window_add(&fleet->welcomes, now_us);

@@ -8,6 +8,9 @@
 
 #include <cmocka.h>
 
+#define STABLE_MS 60000
+#define STABLE_US (STABLE_MS * 1000ll)
+
 static void test_full_jitter(void **state)
 {
     (void)state;
@@ -44,15 +47,15 @@ static void test_falls_back_after_a_stable_session_only(void **state)
         backoff_next_ms(&backoff, 0);
     int64_t now_us = 5000000;
     for (int i = 0; i < 5; i++) { /* accepted and dropped at once, again and again */
-        backoff_connected(&backoff, 0, now_us);
-        backoff_lost(&backoff, now_us + BACKOFF_STABLE_US - 1);
-        now_us += BACKOFF_STABLE_US;
+        backoff_connected(&backoff, 0, STABLE_MS, now_us);
+        backoff_lost(&backoff, now_us + STABLE_US - 1);
+        now_us += STABLE_US;
         assert_int_equal(backoff.ceiling_ms, BACKOFF_LAST_MS);
     }
-    backoff_lost(&backoff, now_us + 10 * BACKOFF_STABLE_US); /* failed attempts are no session */
+    backoff_lost(&backoff, now_us + 10 * STABLE_US); /* failed attempts are no session */
     assert_int_equal(backoff.ceiling_ms, BACKOFF_LAST_MS);
-    backoff_connected(&backoff, 0, now_us);
-    backoff_lost(&backoff, now_us + BACKOFF_STABLE_US);
+    backoff_connected(&backoff, 0, STABLE_MS, now_us);
+    backoff_lost(&backoff, now_us + STABLE_US);
     assert_int_equal(backoff.ceiling_ms, BACKOFF_FIRST_MS);
 }
 
