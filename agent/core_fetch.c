@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define INBOX_MAX 64
 #define MISSING_ATTEMPTS_MAX 3
@@ -178,27 +177,19 @@ static bool fetch_artifacts(struct fetcher *fetcher, const struct fetch_mail *fe
 
 static bool fetch_replica(struct fetcher *fetcher, const struct fetch_mail *fetch)
 {
-    char url[512], part[PATH_BYTES];
+    char url[512];
     snprintf(url, sizeof url, "%s%s", fetch->base_url, fetch->replica.path);
-    if (path_format(part, "%s.part", fetch->path)) {
-        report(fetcher, CORE_FETCH_FAILED, fetch, "the state directory's path is too long");
-        return false;
-    }
     fetcher->what = "the model";
-    char etag[DOWNLOAD_ETAG_BYTES] = "";
     struct download_source source = {.url = url, .token = fetch->token};
     struct download download = {
         .sources = &source,
         .source_count = 1,
         .path = fetch->path,
-        .part_path = part,
+        .part_path = fetch->part_path,
+        .etag_path = fetch->etag_path,
         .bytes = fetch->replica.bytes,
-        .etag = &etag,
     };
-    bool ok = fetch_file(fetcher, fetch, &download);
-    if (!ok)
-        unlink(part);
-    return ok;
+    return fetch_file(fetcher, fetch, &download);
 }
 
 static void *fetch_thread(void *user)

@@ -138,9 +138,11 @@ void core_take_snapshot(struct core *core, const struct wire_snapshot *snapshot)
     }
     struct fetch_mail *mail = make_fetch(core, FETCH_REPLICA);
     if (mail) {
+        const char *dir = core->settings.config->state_dir;
         mail->replica = *snapshot;
-        if (path_format(mail->path, "%s/cache/replica-%s", core->settings.config->state_dir,
-                        snapshot->job)) {
+        if (path_format(mail->path, "%s/cache/replica-%s", dir, snapshot->job) ||
+            path_format(mail->part_path, "%s/cache/replica.part", dir) ||
+            path_format(mail->etag_path, "%s/cache/replica.etag", dir)) {
             free(mail);
             mail = NULL;
         }

@@ -78,7 +78,8 @@ struct fetch_mail {
     char token[81];
     struct job_order order;       /* FETCH_ARTIFACTS */
     struct wire_snapshot replica; /* FETCH_REPLICA */
-    char path[PATH_BYTES];        /* FETCH_REPLICA: where it goes */
+    /* FETCH_REPLICA: where it goes; the unfinished one and its ETag, one for all jobs. */
+    char path[PATH_BYTES], part_path[PATH_BYTES], etag_path[PATH_BYTES];
 };
 
 /* --- worker, packer, fetcher → core ----------------------------------------------------------- */

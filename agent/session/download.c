@@ -28,6 +28,7 @@
 #define READ_BYTES_MAX 16384
 #define READS_PER_SECOND 400 /* libcurl takes up to 100 at once, whatever the cap says */
 #define PROGRESS_US 250000
+#define ETAG_BYTES 96
 
 struct transfer {
     const struct download *download;
@@ -47,7 +48,8 @@ struct transfer {
     char range[96];    /* Content-Range */
     char length[24];   /* Content-Length */
     char type[64];     /* Content-Type */
-    char etag[DOWNLOAD_ETAG_BYTES];
+    char etag[ETAG_BYTES];
+    char part_etag[ETAG_BYTES]; /* of what the .part file holds; empty: not known */
     struct error *err;
     enum status status;
     int64_t progress_us;
@@ -151,6 +153,30 @@ static enum status check_http_status(struct transfer *transfer, long code)
     }
 }
 
+/* --- the ETag of the .part file --------------------------------------------------------------- */
+
+static void read_etag(struct transfer *transfer)
+{
+    int fd = open(transfer->download->etag_path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t bytes = read(fd, transfer->part_etag, sizeof transfer->part_etag - 1);
+    transfer->part_etag[bytes > 0 ? bytes : 0] = '\0';
+    close(fd);
+}
+
+/* After the .part file was emptied and before anything is written to it: a process that is killed
+ * in between leaves nothing that could be continued with another file's rest. */
+static enum status keep_etag(struct transfer *transfer)
+{
+    text_copy(transfer->part_etag, sizeof transfer->part_etag, transfer->etag);
+    transfer->status = file_write_atomic(transfer->download->etag_path, transfer->part_etag,
+                                         strlen(transfer->part_etag), 0600, transfer->err);
+    return transfer->status;
+}
+
+/* --- the response's head ---------------------------------------------------------------------- */
+
 /* Called once, before the first byte of the body is written. */
 static enum status check_head(struct transfer *transfer)
 {
@@ -170,6 +196,10 @@ static enum status check_head(struct transfer *transfer)
             transfer->restart = true;
             return refuse(transfer, STATUS_CORRUPT, "the range is not the one asked for");
         }
+        if (transfer->download->etag_path && strcmp(transfer->etag, transfer->part_etag) != 0) {
+            transfer->restart = true;
+            return refuse(transfer, STATUS_CORRUPT, "the range is of another file than was begun");
+        }
     } else {
         char *end;
         total = strtoull(transfer->length, &end, 10);
@@ -178,9 +208,9 @@ static enum status check_head(struct transfer *transfer)
         transfer->offset = transfer->position = 0; /* the server does not resume: start again */
         if (ftruncate(transfer->fd, 0) < 0)
             return refuse(transfer, STATUS_IO, "cannot empty the partial file");
+        if (transfer->download->etag_path && keep_etag(transfer))
+            return transfer->status;
     }
-    if (transfer->download->etag)
-        text_copy(*transfer->download->etag, DOWNLOAD_ETAG_BYTES, transfer->etag);
     transfer->checked = true;
     return STATUS_OK;
 }
@@ -315,9 +345,9 @@ static enum status fetch(struct transfer *transfer)
     struct curl_slist *headers = curl_slist_append(NULL, "Accept-Encoding: identity");
     bool failed = !headers || (transfer->source->token && !curl_slist_append(headers, bearer));
     explicit_bzero(bearer, sizeof bearer);
-    if (!failed && download->etag && transfer->offset > 0) {
-        char unchanged[DOWNLOAD_ETAG_BYTES + 16];
-        snprintf(unchanged, sizeof unchanged, "If-Range: %s", *download->etag);
+    if (!failed && download->etag_path && transfer->offset > 0) {
+        char unchanged[ETAG_BYTES + 16];
+        snprintf(unchanged, sizeof unchanged, "If-Range: %s", transfer->part_etag);
         failed = !curl_slist_append(headers, unchanged);
     }
     transfer->curl = curl_easy_init();
@@ -377,8 +407,10 @@ static enum status find_offset(struct transfer *transfer)
     if (fstat(transfer->fd, &info) < 0)
         return error_set_errno(transfer->err, errno, "cannot read the size of %s",
                                download->part_path);
+    if (download->etag_path)
+        read_etag(transfer);
     if ((uint64_t)info.st_size <= download->bytes &&
-        (!download->etag || (*download->etag)[0] != '\0'))
+        (!download->etag_path || transfer->part_etag[0] != '\0'))
         transfer->offset = (uint64_t)info.st_size;
     else if (ftruncate(transfer->fd, 0) < 0)
         return error_set_errno(transfer->err, errno, "cannot empty %s", download->part_path);
@@ -445,7 +477,7 @@ enum status download_run(const struct download *download, struct error *err)
     struct download_history none = {0};
     struct download_history *history = download->history ? download->history : &none;
     if (download->source_count == 0 || download->source_count > DOWNLOAD_SOURCES_MAX ||
-        (download->etag && download->source_count > 1))
+        (download->etag_path && download->source_count > 1))
         return error_set(err, STATUS_INVALID, "a download needs 1 to %d sources",
                          DOWNLOAD_SOURCES_MAX);
     size_t coordinator = download->source_count - 1, mirror;

@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DOWNLOAD_ETAG_BYTES 96
 #define DOWNLOAD_SOURCES_MAX 8
 #define DOWNLOAD_SPARE_BYTES (64ull << 20) /* stay free on the disk beside the file */
 
@@ -38,9 +37,9 @@ struct download {
     uint64_t bytes;                   /* exact size */
     const uint8_t *sha256; /* NULL: the caller checks the content, which may change on the server;
                             * then there must be one source only */
-    /* Only without sha256: in and out, the ETag of what the .part file holds; a transfer resumes
-     * only while the server still has that. Empty at first. */
-    char (*etag)[DOWNLOAD_ETAG_BYTES];
+    /* Only without sha256: a file beside the .part file that keeps the ETag of what that holds, so
+     * that a later attempt, perhaps of another process, goes on only while the server has that. */
+    const char *etag_path;
 
     const struct route *route; /* NULL: the environment's proxy, the system's authorities */
     uint64_t bytes_per_s_max;  /* 0: no cap */

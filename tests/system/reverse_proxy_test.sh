@@ -12,6 +12,7 @@ PING_MS=1000
 LIMIT_S=3         # of the proxies, for 60 s
 AGE_S=6           # at which haproxy's connections are ended
 CUTS=3            # at least, of each agent
+PARAMETERS=4000000
 
 # --- certificates, ports and configurations ---------------------------------------------------------
 TLS=$WORK/tls
@@ -53,7 +54,8 @@ pid $WORK/nginx.pid;
 error_log $WORK/nginx.log;
 events { }
 http {
-    access_log off;
+    log_format plain '\$uri \$status \$body_bytes_sent \$http_if_range';
+    access_log $WORK/nginx-access.log plain;
     client_body_temp_path $WORK/nginx-body;
     proxy_temp_path $WORK/nginx-proxy;
     include $WORK/nginx.conf;
@@ -200,7 +202,7 @@ cuts_reach() { for name in pc-1 pc-2; do [ "$(($(lost $name) + 0))" -ge "$1" ] |
 # verdicts LABEL WORD: the leases with this verdict in the agent's log; ":" stands for an update made.
 verdicts() { sed -nE "s/.*update of lease ([A-Za-z0-9_]*) ?($2)( .*|$)/\1/p" "$WORK/$1.log" | sort; }
 
-JOB=$(post /v1/jobs '{"name":"behind a proxy","model":{"preset":"synthetic","parameters":4000000,"step_ms":10},
+JOB=$(post /v1/jobs '{"name":"behind a proxy","model":{"preset":"synthetic","parameters":'$PARAMETERS',"step_ms":10},
     "data":{"kind":"synthetic"},
     "training":{"batch_size":8,"steps_per_lease":40,"total_samples":1000000000},
     "evaluation":{"every_versions":100000,"samples":8}}' | jq -r .id)
@@ -211,6 +213,26 @@ for name in pc-1 pc-2; do
 done
 earns() { [ "$(volunteer "$1" .updates_applied)" -gt "$2" ]; }
 for name in pc-1 pc-2; do wait_for 60 "$name works" earns $name 0; done
+
+# A snapshot that is half there when the agent is killed goes on at the byte, through nginx.
+snapshot_resumes() {
+    local total=$((48 + 4 * PARAMETERS)) half=$((2 * PARAMETERS))
+    join_by late "$NGINX"
+    agent_run late 100 --download-limit 4000
+    wait_for 30 "half a snapshot is there" part_has $half
+    kill -9 "$AGENT_PID"
+    wait "$AGENT_PID" 2>/dev/null || true
+    agent_run late 100
+    wait_for 30 "the snapshot is loaded" log_says late 'model loaded'
+    grep "$JOB/replica" "$WORK/nginx-access.log" | tail -n 1 >"$WORK/access"
+    awk -v most=$((total - half)) '{ exit !($2 == 206 && $3 <= most && $4 != "-") }' "$WORK/access" ||
+        fail "the snapshot of $total bytes began again: $(cat "$WORK/access")"
+    echo "a snapshot of $total bytes after kill -9 of the agent: $(cut -d' ' -f2- "$WORK/access")"
+    stop_agents late
+}
+part_has() { [ "$(stat -c %s "$WORK/late/cache/replica.part" 2>/dev/null || echo 0)" -ge "$1" ]; }
+snapshot_resumes
+
 BEFORE=$(job_field .progress.version)
 cut_the_old &
 CUTTER=$!

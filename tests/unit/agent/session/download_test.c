@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -104,27 +105,60 @@ static void test_truncated(void **state)
     expect_done(place);
 }
 
+static struct download make_replica_download(struct place *place, char etag_path[PATH_BYTES])
+{
+    struct download download = make_download(place);
+    snprintf(etag_path, PATH_BYTES, "%s/file.etag", place->dir);
+    download.sha256 = NULL;
+    download.etag_path = etag_path;
+    return download;
+}
+
 /* A replica changes on the server: a half file of the old one is not continued with the new one. */
 static void test_etag(void **state)
 {
     struct place *place = *state;
-    char etag[DOWNLOAD_ETAG_BYTES] = "";
-    struct download download = make_download(place);
-    download.sha256 = NULL;
-    download.etag = &etag;
+    char etag_path[PATH_BYTES];
+    struct download download = make_replica_download(place, etag_path);
     struct error err = {0};
     put_part(place, "left over", 9); /* of unknown content: not used */
     place->server.manner = MANNER_TRUNCATED;
     assert_int_equal(download_run(&download, &err), STATUS_TRUNCATED);
     assert_null(strstr(place->server.last_request, "Range:"));
-    assert_string_equal(etag, "\"one\"");
     place->server.content[0] ^= 1;
     sha256_of(place->server.content, BYTES, place->sha256);
     place->server.etag = "\"two\"";
+    place->server.manner = MANNER_WRONG_ETAG; /* a cache that does not know If-Range */
+    assert_int_equal(download_run(&download, &err), STATUS_CORRUPT);
+    assert_non_null(strstr(place->server.last_request, "If-Range: \"one\""));
+    assert_int_equal(part_bytes(place), 0);
+    put_part(place, place->server.content, 5000);
     place->server.manner = MANNER_GOOD;
     assert_int_equal(download_run(&download, &err), STATUS_OK);
     assert_non_null(strstr(place->server.last_request, "If-Range: \"one\""));
-    assert_string_equal(etag, "\"two\"");
+    expect_done(place);
+}
+
+/* The process is killed in the middle; the next one goes on at the byte. */
+static void test_etag_survives_a_kill(void **state)
+{
+    struct place *place = *state;
+    char etag_path[PATH_BYTES], range[64];
+    struct download download = make_replica_download(place, etag_path);
+    struct error err = {0};
+    place->server.manner = MANNER_STALLED;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(download_run(&download, &err) ? 1 : 0);
+    while (part_bytes(place) < BYTES / 2)
+        usleep(1000);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    place->server.manner = MANNER_GOOD;
+    assert_int_equal(download_run(&download, &err), STATUS_OK);
+    snprintf(range, sizeof range, "Range: bytes=%d-\r\n", BYTES / 2);
+    assert_non_null(strstr(place->server.last_request, range));
+    assert_non_null(strstr(place->server.last_request, "If-Range: \"one\"\r\n"));
     expect_done(place);
 }
 
@@ -177,6 +211,7 @@ int main(void)
         TEST(test_wrong_content),
         TEST(test_truncated),
         TEST(test_etag),
+        TEST(test_etag_survives_a_kill),
         TEST(pain_D3_progress_and_cancel),
         TEST(test_nobody_listens),
     };
