@@ -6,6 +6,7 @@
 #include "agent/session/backoff.h"
 #include "agent/session/download.h"
 #include "common/base/bytes.h"
+#include "common/base/checksum.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -147,29 +148,50 @@ static bool fetch_file(struct fetcher *fetcher, const struct fetch_mail *fetch,
     return false;
 }
 
+static void on_mirror_failed(void *user, const char *text)
+{
+    (void)user;
+    log_warn("download", "%s; another source is asked", text);
+}
+
+static bool fetch_artifact(struct fetcher *fetcher, const struct fetch_mail *fetch,
+                           const struct job_artifact *artifact)
+{
+    char urls[WIRE_MIRRORS_MAX + 1][512], part[PATH_BYTES], hex[SHA256_HEX_BYTES];
+    struct download_source sources[WIRE_MIRRORS_MAX + 1] = {0};
+    size_t mirrors = fetch->order.mirror_count;
+    if (path_format(part, "%s.part", artifact->path)) {
+        report(fetcher, CORE_FETCH_FAILED, fetch, "the state directory's path is too long");
+        return false;
+    }
+    hex_encode(artifact->sha256, sizeof artifact->sha256, hex);
+    for (size_t i = 0; i < mirrors; i++) {
+        snprintf(urls[i], sizeof urls[i], "%s/%s", fetch->order.mirrors[i], hex);
+        sources[i].url = urls[i];
+    }
+    snprintf(urls[mirrors], sizeof urls[mirrors], "%s/v1/artifacts/%s/content", fetch->base_url,
+             artifact->id);
+    sources[mirrors] = (struct download_source){.url = urls[mirrors], .token = fetch->token};
+    fetcher->what = artifact->id;
+    struct download download = {
+        .sources = sources,
+        .source_count = mirrors + 1,
+        .path = artifact->path,
+        .part_path = part,
+        .bytes = artifact->bytes,
+        .sha256 = artifact->sha256,
+        .mirror_failed = on_mirror_failed,
+    };
+    return fetch_file(fetcher, fetch, &download);
+}
+
 static bool fetch_artifacts(struct fetcher *fetcher, const struct fetch_mail *fetch)
 {
     for (size_t i = 0; i < fetch->order.artifact_count; i++) {
         const struct job_artifact *artifact = &fetch->order.artifacts[i];
         if (download_is_complete(artifact->path, artifact->bytes, artifact->sha256))
             continue;
-        char url[512], part[PATH_BYTES];
-        snprintf(url, sizeof url, "%s/v1/artifacts/%s/content", fetch->base_url, artifact->id);
-        if (path_format(part, "%s.part", artifact->path)) {
-            report(fetcher, CORE_FETCH_FAILED, fetch, "the state directory's path is too long");
-            return false;
-        }
-        fetcher->what = artifact->id;
-        struct download_source source = {.url = url, .token = fetch->token};
-        struct download download = {
-            .sources = &source,
-            .source_count = 1,
-            .path = artifact->path,
-            .part_path = part,
-            .bytes = artifact->bytes,
-            .sha256 = artifact->sha256,
-        };
-        if (!fetch_file(fetcher, fetch, &download))
+        if (!fetch_artifact(fetcher, fetch, artifact))
             return false;
     }
     return true;

@@ -36,6 +36,20 @@ static enum status read_artifact(struct core *core, const json_t *artifacts, con
     return STATUS_OK;
 }
 
+/* What is no address is no mirror; the coordinator has the files anyhow. */
+static void read_mirrors(const json_t *artifacts, struct job_order *order)
+{
+    const json_t *mirrors = json_object_get(artifacts, "mirrors"), *item;
+    size_t i;
+    json_array_foreach(mirrors, i, item)
+    {
+        const char *url = json_string_value(item);
+        if (url && order->mirror_count < WIRE_MIRRORS_MAX &&
+            text_copy(order->mirrors[order->mirror_count], sizeof order->mirrors[0], url))
+            order->mirror_count++;
+    }
+}
+
 static enum status read_artifacts(struct core *core, const struct wire_job *job,
                                   struct job_order *order, struct error *err)
 {
@@ -52,6 +66,7 @@ static enum status read_artifacts(struct core *core, const struct wire_job *job,
     for (size_t i = 0; i < count && !status; i++)
         status = read_artifact(core, artifacts, ids[i], &order->artifacts[i], err);
     order->artifact_count = count;
+    read_mirrors(artifacts, order);
     json_decref(artifacts);
     return status;
 }

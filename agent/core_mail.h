@@ -28,6 +28,8 @@ struct job_order {
     struct job_spec spec;
     struct job_artifact artifacts[JOB_ARTIFACTS_MAX];
     size_t artifact_count;
+    char mirrors[WIRE_MIRRORS_MAX][WIRE_MIRROR_CHARACTERS_MAX + 1];
+    size_t mirror_count;
     uint64_t parameters, layout;
 };
 

@@ -179,6 +179,7 @@ enum status core_start(const struct core_options *options, struct core **ret, st
         return error_set(err, STATUS_NO_MEMORY, "no memory for the core");
     core->store = options->store;
     core->auth = options->auth;
+    core->mirrors = options->mirrors;
     core->viewer_allowed = options->viewer_allowed;
     core->viewer_context = options->viewer_context;
     core->hub_options = options->hub;

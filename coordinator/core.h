@@ -22,6 +22,8 @@ struct core_options {
     struct store *store;
     struct auth *auth;
     struct hub_options hub; /* callbacks and context are filled in by the core */
+    /* Folders that hold artifacts by SHA-256, NULL-ended; or NULL. Must outlive the core. */
+    const char *const *mirrors;
     bool (*viewer_allowed)(void *context, const struct hub_viewer_handshake *handshake);
     void *viewer_context;
 };

@@ -196,6 +196,7 @@ struct core {
     struct auth *auth;
     char jobs_dir[PATH_BYTES], uploads_dir[PATH_BYTES];
     uint64_t ledger_segment_bytes;
+    const char *const *mirrors; /* NULL-ended */
     bool (*viewer_allowed)(void *context, const struct hub_viewer_handshake *handshake);
     void *viewer_context;
     struct hub_options hub_options;

@@ -104,6 +104,20 @@ static enum status open_job(struct core *core, struct live_job *live, struct err
     return STATUS_OK;
 }
 
+/* The job message's `artifacts` with the mirrors of this coordinator; NULL when memory is out. */
+static char *offer_mirrors(const struct core *core, const char *artifacts)
+{
+    if (!core->mirrors || !core->mirrors[0])
+        return strdup(artifacts);
+    json_t *object = json_loads(artifacts, 0, NULL), *list = json_array();
+    for (const char *const *mirror = core->mirrors; *mirror; mirror++)
+        json_array_append_new(list, json_string(*mirror));
+    bool made = object && json_object_set_new(object, "mirrors", list) == 0;
+    char *text = made ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    return text;
+}
+
 enum status live_job_start(struct core *core, const struct store_job *job, struct error *err)
 {
     if (live_job_find(core, job->id))
@@ -115,7 +129,7 @@ enum status live_job_start(struct core *core, const struct store_job *job, struc
     text_copy(live->id, sizeof live->id, job->id);
     text_copy(live->state, sizeof live->state, "running");
     live->spec = strdup(job->spec);
-    live->artifacts = strdup(job->artifacts);
+    live->artifacts = offer_mirrors(core, job->artifacts);
     live->spec_json = json_loads(job->spec, 0, NULL);
     enum status status = STATUS_NO_MEMORY;
     if (live->spec && live->artifacts && live->spec_json)

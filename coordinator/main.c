@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/wire/wire.h"
 #include "coordinator/auth/auth.h"
 #include "coordinator/config.h"
 #include "coordinator/core.h"
@@ -38,6 +39,8 @@ struct program {
     char setup_token[AUTH_SECRET_BYTES];
     char hosts_text[512];
     const char *hosts[HOSTS_MAX + 1];
+    char mirrors_text[WIRE_MIRRORS_MAX * (WIRE_MIRROR_CHARACTERS_MAX + 2)];
+    const char *mirrors[WIRE_MIRRORS_MAX + 1];
 };
 
 static void print_progress(const char *sentence)
@@ -144,6 +147,43 @@ static bool viewer_allowed(void *context, const struct hub_viewer_handshake *han
            (principal.scopes & SCOPE_METRICS_READ);
 }
 
+/* text: words between commas, cut up in place; false when there are more than count_max. */
+static bool split_list(char *text, size_t count_max, const char **ret)
+{
+    size_t count = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(text, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
+        if (count == count_max)
+            return false;
+        ret[count++] = word;
+    }
+    return true;
+}
+
+static bool is_mirror(const char *url)
+{
+    bool http = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+    return http && strlen(url) <= WIRE_MIRROR_CHARACTERS_MAX && !strpbrk(url, "?#@\"\\");
+}
+
+static enum status split_mirrors(struct program *program, struct error *err)
+{
+    const char *text = program->config->mirrors;
+    if (!text_copy(program->mirrors_text, sizeof program->mirrors_text, text) ||
+        !split_list(program->mirrors_text, WIRE_MIRRORS_MAX, program->mirrors))
+        return error_set(err, STATUS_INVALID,
+                         "--mirrors %.80s: at most %d addresses of %d "
+                         "characters, please",
+                         text, WIRE_MIRRORS_MAX, WIRE_MIRROR_CHARACTERS_MAX);
+    for (const char **mirror = program->mirrors; *mirror; mirror++)
+        if (!is_mirror(*mirror))
+            return error_set(err, STATUS_INVALID,
+                             "--mirrors %.200s: use http:// or https://, at most %d characters, "
+                             "no user name and no ? or #",
+                             *mirror, WIRE_MIRROR_CHARACTERS_MAX);
+    return STATUS_OK;
+}
+
 static enum status start_core(struct program *program, struct error *err)
 {
     char jobs[PATH_BYTES], uploads[PATH_BYTES];
@@ -153,6 +193,7 @@ static enum status start_core(struct program *program, struct error *err)
     if (status)
         return error_set(err, status, "--data: the path is too long");
     struct core_options options = {
+        .mirrors = program->mirrors,
         .jobs_dir = jobs,
         .uploads_dir = uploads,
         .ledger_segment_bytes = program->config->ledger_segment_mib << 20,
@@ -169,20 +210,12 @@ static enum status start_core(struct program *program, struct error *err)
     return core_start(&options, &program->core, err);
 }
 
-static void split_hosts(struct program *program)
-{
-    size_t count = 0;
-    char *rest = NULL;
-    text_copy(program->hosts_text, sizeof program->hosts_text, program->config->allow_hosts);
-    for (char *host = strtok_r(program->hosts_text, ", ", &rest); host && count < HOSTS_MAX;
-         host = strtok_r(NULL, ", ", &rest))
-        program->hosts[count++] = host;
-}
-
 static enum status start_http(struct program *program, struct error *err)
 {
     char artifacts[PATH_BYTES], web[PATH_BYTES], index[PATH_BYTES];
-    split_hosts(program);
+    text_copy(program->hosts_text, sizeof program->hosts_text, program->config->allow_hosts);
+    if (!split_list(program->hosts_text, HOSTS_MAX, program->hosts))
+        return error_set(err, STATUS_INVALID, "--allow-hosts: at most %d names", HOSTS_MAX);
     enum status status = path_format(artifacts, "%s/artifacts", program->config->data);
     if (status == STATUS_OK)
         status = choose_dir(program->config->web, "web", web);
@@ -260,7 +293,8 @@ static void stop(struct program *program)
 static enum status start(struct program *program, struct error *err)
 {
     static enum status (*const steps[])(struct program *, struct error *) = {
-        check_bind, make_data_dir, start_database, start_auth, start_core, start_http, start_front};
+        check_bind, split_mirrors, make_data_dir, start_database,
+        start_auth, start_core,    start_http,    start_front};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < COUNT_OF(steps) && status == STATUS_OK; i++)
         status = steps[i](program, err);

@@ -13,6 +13,8 @@
 #define WIRE_PROTOCOL 3
 #define WIRE_SUBPROTOCOL "raven-agent.v1"
 #define WIRE_HELLO_CONTEXT "raven-agent.v1 hello"
+#define WIRE_MIRRORS_MAX 4 /* of a job's artifacts */
+#define WIRE_MIRROR_CHARACTERS_MAX 256
 #define WIRE_TEXT_BYTES_MAX (64u * 1024) /* one control message on the wire */
 
 enum wire_type {
