@@ -30,6 +30,7 @@
 
 struct program {
     const struct config *config;
+    int lock_fd; /* of --data, -1: none */
     struct private_postgres *postgres;
     struct store *store;
     struct auth *auth;
@@ -77,9 +78,22 @@ static enum status check_bind(struct program *program, struct error *err)
                      config->bind);
 }
 
-static enum status make_data_dir(struct program *program, struct error *err)
+static enum status take_data_dir(struct program *program, struct error *err)
 {
-    return file_make_dirs(program->config->data, 0711, err);
+    const char *dir = program->config->data;
+    char path[PATH_BYTES];
+    enum status status = file_make_dirs(dir, 0711, err);
+    if (status)
+        return status;
+    if (path_format(path, "%s/lock", dir))
+        return error_set(err, STATUS_TOO_LARGE, "--data: the path is too long");
+    status = file_take_lock(path, &program->lock_fd, err);
+    if (status == STATUS_BUSY)
+        return error_set(err, status,
+                         "--data %s is in use by another coordinator: stop that one, or give this "
+                         "one a directory of its own",
+                         dir);
+    return status;
 }
 
 static enum status start_database(struct program *program, struct error *err)
@@ -288,12 +302,14 @@ static void stop(struct program *program)
     auth_free(program->auth);
     store_close(program->store);
     private_postgres_stop(program->postgres);
+    if (program->lock_fd >= 0)
+        close(program->lock_fd);
 }
 
 static enum status start(struct program *program, struct error *err)
 {
     static enum status (*const steps[])(struct program *, struct error *) = {
-        check_bind, split_mirrors, make_data_dir, start_database,
+        check_bind, split_mirrors, take_data_dir, start_database,
         start_auth, start_core,    start_http,    start_front};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < COUNT_OF(steps) && status == STATUS_OK; i++)
@@ -313,7 +329,7 @@ static void raise_file_limit(void)
 
 static int serve(const struct config *config)
 {
-    struct program program = {.config = config};
+    struct program program = {.config = config, .lock_fd = -1};
     struct error err = {0};
     sigset_t signals;
     int caught = 0;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,6 +83,23 @@ enum status file_make_dirs(const char *dir, mode_t mode, struct error *err)
             return status;
     }
     return make_dir(path, mode, err);
+}
+
+enum status file_take_lock(const char *path, int *ret_fd, struct error *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        *ret_fd = fd;
+        return STATUS_OK;
+    }
+    int errnum = errno;
+    (void)close(fd);
+    if (errnum == EWOULDBLOCK)
+        return STATUS_BUSY;
+    return error_set_errno(err, errnum, "cannot lock %s (its file system must support locks)",
+                           path);
 }
 
 static enum status read_to_end(int fd, const char *path, struct buffer *ret, struct error *err)

@@ -29,6 +29,9 @@ enum status file_pwrite_all(int fd, const void *data, size_t bytes, uint64_t off
 /* Exactly bytes, or STATUS_TRUNCATED at the end of the file. */
 enum status file_pread_all(int fd, void *ret, size_t bytes, uint64_t offset,
                            struct error *err) MUST_CHECK;
+/* Opens (or makes) the file and locks it for this process until *ret_fd is closed or the process
+ * ends. STATUS_BUSY without text in err: another process holds it. */
+enum status file_take_lock(const char *path, int *ret_fd, struct error *err) MUST_CHECK;
 /* Removes dir and everything below it; a missing dir is fine. Never follows symbolic links. */
 enum status file_remove_tree(const char *dir, struct error *err) MUST_CHECK;
 

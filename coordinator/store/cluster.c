@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,17 +77,9 @@ static enum status take_lock(struct cluster *cluster, struct error *err)
     enum status status = path_format(path, "%s/lock", cluster->dir);
     if (status != STATUS_OK)
         return error_set(err, status, "%s: the path is too long", cluster->dir);
-    cluster->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (cluster->lock_fd < 0)
-        return error_set_errno(err, errno, "cannot open %s", path);
-    if (flock(cluster->lock_fd, LOCK_EX | LOCK_NB) == 0)
-        return STATUS_OK;
-    if (errno == EWOULDBLOCK)
-        status = error_set(err, STATUS_BUSY, "%s is in use by another coordinator", cluster->dir);
-    else
-        status = error_set_errno(err, errno, "cannot lock %s", path);
-    close(cluster->lock_fd);
-    cluster->lock_fd = -1;
+    status = file_take_lock(path, &cluster->lock_fd, err);
+    if (status == STATUS_BUSY)
+        return error_set(err, status, "%s is in use by another coordinator", cluster->dir);
     return status;
 }
 

@@ -16,6 +16,7 @@
 
 struct pq {
     char *conninfo;
+    int64_t claim;      /* the advisory lock that a connection holds, 0: none */
     PGconn *connection; /* NULL: not connected */
     int64_t backoff_us; /* 0 after a success */
     int64_t not_before_us;
@@ -48,6 +49,11 @@ void pq_free(struct pq *pq)
     drop(pq);
     free(pq->conninfo);
     free(pq);
+}
+
+void pq_claim(struct pq *pq, int64_t key)
+{
+    pq->claim = key;
 }
 
 /* --- waiting --- */
@@ -126,9 +132,28 @@ static enum status set_limits(struct pq *pq, int64_t deadline_us, struct error *
                   "SELECT set_config('statement_timeout', '2000', false),"
                   " set_config('lock_timeout', '1500', false),"
                   " set_config('idle_in_transaction_session_timeout', '10000', false),"
+                  " set_config('tcp_keepalives_idle', '10', false),"
+                  " set_config('tcp_keepalives_interval', '5', false),"
+                  " set_config('tcp_keepalives_count', '3', false),"
                   " set_config('standard_conforming_strings', 'on', false),"
                   " set_config('extra_float_digits', '1', false)",
                   NULL, deadline_us, NULL, err);
+}
+
+static enum status take_claim(struct pq *pq, int64_t deadline_us, struct error *err)
+{
+    PGresult *result = NULL;
+    struct pq_args args = {0};
+    pq_add_i64(&args, pq->claim);
+    enum status status =
+        pq_run(pq, "SELECT pg_try_advisory_lock($1)", &args, deadline_us, &result, err);
+    if (status == STATUS_OK && pq_text(result, 0, 0)[0] != 't')
+        status = error_set(err, STATUS_BUSY,
+                           "the database %s is in use by another coordinator: stop that one, or "
+                           "give this one a database of its own",
+                           PQdb(pq->connection));
+    PQclear(result);
+    return status;
 }
 
 static void lengthen_backoff(struct pq *pq)
@@ -160,13 +185,16 @@ enum status pq_ready(struct pq *pq, int64_t deadline_us, struct error *err)
     enum status status = connect_socket(pq, deadline_us, err);
     if (status == STATUS_OK)
         status = set_limits(pq, deadline_us, err);
+    if (status == STATUS_OK && pq->claim)
+        status = take_claim(pq, deadline_us, err);
     if (status == STATUS_OK) {
         pq->backoff_us = 0;
         pq->not_before_us = 0;
         return STATUS_OK;
     }
     drop(pq);
-    lengthen_backoff(pq);
+    if (status != STATUS_BUSY)
+        lengthen_backoff(pq);
     return status;
 }
 

@@ -36,7 +36,12 @@ void pq_add_bool(struct pq_args *args, bool value);
 enum status pq_create(const char *conninfo, struct pq **ret) MUST_CHECK;
 void pq_free(struct pq *pq); /* NULL is fine */
 
-/* Ensures a working, idle connection. STATUS_UNAVAILABLE at once during a back-off. */
+/* From now on each connection of this pq holds the advisory lock `key` of its database for as long
+ * as it lives; where another one holds it, pq_ready is STATUS_BUSY. Before the first pq_ready. */
+void pq_claim(struct pq *pq, int64_t key);
+
+/* Ensures a working, idle connection. STATUS_UNAVAILABLE at once during a back-off; STATUS_BUSY: see
+ * pq_claim. */
 enum status pq_ready(struct pq *pq, int64_t deadline_us, struct error *err) MUST_CHECK;
 
 /* One statement of constant text. STATUS_INVALID: the server refuses these values (the connection

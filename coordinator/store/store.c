@@ -1,6 +1,7 @@
 /* The store: a small pool of connections for calls that wait, and the writer for posted rows. Calls
  * run on their caller's thread; posted rows on the writer's. Surprising: a call's 2 seconds include
- * waiting for a free connection, so that nobody queues behind a database that does not answer. */
+ * waiting for a free connection, so that nobody queues behind a database that does not answer; and
+ * the writer's connection also keeps other coordinators off this database. */
 #include "coordinator/store/store.h"
 
 #include "common/base/clock.h"
@@ -15,6 +16,9 @@
 
 #define POOL_CONNECTIONS 4
 #define OPEN_US (INT64_C(5) * 1000000)
+#define CLAIM_KEY INT64_C(0x726176656e2d6f6e) /* "raven-on" */
+#define CLAIM_US (INT64_C(3) * 1000000)
+#define CLAIM_STEP_US 100000
 
 struct store {
     pthread_mutex_t mutex; /* guards idle, idle_count */
@@ -49,20 +53,42 @@ static enum status pool_init(struct store *store, const char *conninfo, struct e
     return STATUS_OK;
 }
 
+/* One coordinator to a database; what a killed one left behind ends within a moment. */
+static enum status connect_claimed(const char *conninfo, struct pq **ret, struct error *err)
+{
+    struct pq *pq = NULL;
+    if (pq_create(conninfo, &pq) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the database connections");
+    pq_claim(pq, CLAIM_KEY);
+    int64_t until_us = clock_monotonic_us() + CLAIM_US;
+    enum status status = pq_ready(pq, clock_monotonic_us() + OPEN_US, err);
+    while (status == STATUS_BUSY && clock_monotonic_us() < until_us) {
+        clock_sleep_us(CLAIM_STEP_US);
+        status = pq_ready(pq, clock_monotonic_us() + OPEN_US, err);
+    }
+    if (status == STATUS_OK)
+        *ret = pq;
+    else
+        pq_free(pq);
+    return status;
+}
+
 enum status store_open(const char *conninfo, const char *sql_dir, struct store **ret,
                        struct error *err)
 {
     struct store *store = calloc(1, sizeof *store);
     if (!store)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the store");
+    struct pq *claimed = NULL;
     enum status status = pool_init(store, conninfo, err);
-    struct pq *first = store->connections[POOL_CONNECTIONS - 1];
     if (status == STATUS_OK)
-        status = pq_ready(first, clock_monotonic_us() + OPEN_US, err);
+        status = connect_claimed(conninfo, &claimed, err);
     if (status == STATUS_OK)
-        status = migrate(first, sql_dir, err);
+        status = migrate(claimed, sql_dir, err);
     if (status == STATUS_OK)
-        status = writer_create(conninfo, &store->writer, err);
+        status = writer_create(claimed, &store->writer, err);
+    else
+        pq_free(claimed);
     if (status == STATUS_OK) {
         *ret = store;
         return STATUS_OK;

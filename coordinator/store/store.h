@@ -20,7 +20,9 @@
 struct store;
 
 /* conninfo: libpq connection string. Connects once (err tells why not) and applies sql/ migrations
- * from sql_dir under an advisory lock; refuses a schema newer than its files. */
+ * from sql_dir; refuses a schema newer than its files. STATUS_BUSY: another coordinator has this
+ * database open, which is known by an advisory lock that the writer's connection holds. After a
+ * lost connection nothing is written before the lock is held again. */
 enum status store_open(const char *conninfo, const char *sql_dir, struct store **ret,
                        struct error *err) MUST_CHECK;
 void store_close(struct store *store);       /* writes what is queued (up to 5 s); NULL is fine */

@@ -385,11 +385,14 @@ static void writer_free(struct writer *writer)
     free(writer);
 }
 
-enum status writer_create(const char *conninfo, struct writer **ret, struct error *err)
+enum status writer_create(struct pq *pq, struct writer **ret, struct error *err)
 {
     struct writer *writer = calloc(1, sizeof *writer);
-    if (!writer)
+    if (!writer) {
+        pq_free(pq);
         return error_set(err, STATUS_NO_MEMORY, "no memory for the database writer");
+    }
+    writer->pq = pq;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -398,12 +401,9 @@ enum status writer_create(const char *conninfo, struct writer **ret, struct erro
     pthread_condattr_destroy(&monotonic);
     id_make(writer->id, "wri");
     atomic_store(&writer->answered_us, clock_monotonic_us());
-    enum status status = pq_create(conninfo, &writer->pq);
-    if (status == STATUS_OK && pthread_create(&writer->thread, NULL, write_rows, writer) != 0)
-        status = STATUS_SYSTEM;
-    if (status != STATUS_OK) {
+    if (pthread_create(&writer->thread, NULL, write_rows, writer) != 0) {
         writer_free(writer);
-        return error_set(err, status, "cannot start the database writer: %s", status_text(status));
+        return error_set(err, STATUS_SYSTEM, "cannot start the database writer");
     }
     *ret = writer;
     return STATUS_OK;

@@ -8,7 +8,8 @@
 
 struct writer;
 
-enum status writer_create(const char *conninfo, struct writer **ret, struct error *err) MUST_CHECK;
+/* Takes pq over, also on failure. */
+enum status writer_create(struct pq *pq, struct writer **ret, struct error *err) MUST_CHECK;
 void writer_close(struct writer *writer); /* writes what waits, up to 5 s; frees; NULL is fine */
 
 /* Any thread. Copies the row. STATUS_BUSY when full, STATUS_CLOSED while closing. */

@@ -91,6 +91,38 @@ static void *tls_echo_thread(void *user)
     return NULL;
 }
 
+static void expect_tls_echo(const char *dir)
+{
+    struct peer_tls tls;
+    peer_tls_start(&tls, dir, "good", "-quiet");
+    struct tls_echo echo_state = {.tls = &tls};
+    pthread_t thread;
+    pthread_create(&thread, NULL, tls_echo_thread, &echo_state);
+    dial_host(true, "localhost", tls.port);
+    expect_echo();
+    link_close(place.link, 4000);
+    assert_true(run_until(&place.watch.closed, 1));
+    kill(tls.pid, SIGKILL); /* which ends the thread */
+    pthread_join(thread, NULL);
+    peer_tls_stop(&tls);
+}
+
+/* Pain E13 for wss: TLS with the coordinator inside the proxy's tunnel. */
+static void expect_tls_echo_through_a_proxy(const char *dir)
+{
+    struct peer proxy;
+    char text[128];
+    peer_start(&proxy, peer_proxy);
+    proxy.wanted = "Basic YW5uYTpzM2NyZXQ="; /* anna:s3cret */
+    snprintf(text, sizeof text, "http://anna:s3cret@127.0.0.1:%u", proxy.port);
+    setenv("https_proxy", text, 1);
+    expect_tls_echo(dir);
+    assert_int_equal(proxy.connections, 1);
+    assert_non_null(strstr(proxy.head, "CONNECT localhost:"));
+    forget_environment();
+    peer_stop(&proxy);
+}
+
 static void pain_E15_each_wrong_certificate_in_its_own_words(void **state)
 {
     (void)state;
@@ -119,18 +151,8 @@ static void pain_E15_each_wrong_certificate_in_its_own_words(void **state)
     dial_host(true, "[::1]", 443);
     expect_closed("a host name is needed, not an IPv6 address");
 
-    struct peer_tls tls;
-    peer_tls_start(&tls, dir, "good", "-quiet");
-    struct tls_echo echo_state = {.tls = &tls};
-    pthread_t thread;
-    pthread_create(&thread, NULL, tls_echo_thread, &echo_state);
-    dial_host(true, "localhost", tls.port);
-    expect_echo();
-    link_close(place.link, 4000);
-    assert_true(run_until(&place.watch.closed, 1));
-    kill(tls.pid, SIGKILL); /* which ends the thread */
-    pthread_join(thread, NULL);
-    peer_tls_stop(&tls);
+    expect_tls_echo(dir);
+    expect_tls_echo_through_a_proxy(dir);
     struct error err;
     assert_int_equal(file_remove_tree(dir, &err), STATUS_OK);
 }

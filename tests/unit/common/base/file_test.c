@@ -156,6 +156,22 @@ static void path_format_refuses_long_paths(void **state)
     assert_int_equal(path_format(path, "%511s", "x"), STATUS_OK);
 }
 
+static void a_lock_has_one_holder(void **state)
+{
+    char path[PATH_BYTES];
+    struct error err = {0};
+    int first = -1, second = -1;
+    assert_int_equal(path_format(path, "%s/lock", (char *)*state), STATUS_OK);
+    assert_int_equal(file_take_lock(path, &first, &err), STATUS_OK);
+    assert_int_equal(file_take_lock(path, &second, &err), STATUS_BUSY);
+    assert_int_equal(second, -1);
+    close(first);
+    assert_int_equal(file_take_lock(path, &second, &err), STATUS_OK);
+    close(second);
+    assert_int_equal(file_take_lock("/nonexistent/lock", &second, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.text, "/nonexistent/lock"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +184,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(make_dirs_and_remove_tree_do_not_follow_links, set_up,
                                         tear_down),
         cmocka_unit_test(path_format_refuses_long_paths),
+        cmocka_unit_test_setup_teardown(a_lock_has_one_holder, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

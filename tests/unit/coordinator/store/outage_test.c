@@ -271,6 +271,49 @@ static void closing_writes_what_waits(void **state)
 
 #define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
 
+static void wait_for_number(const char *conninfo, const char *sql, long wanted)
+{
+    while (fixture_number(conninfo, sql) != wanted)
+        clock_sleep_us(10000);
+}
+
+static const char advisory_locks[] =
+    "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+    " WHERE l.locktype = 'advisory' AND d.datname = current_database() AND NOT l.granted";
+
+/* A second coordinator is refused; and one that lost its connection, so that another could come in
+ * between, writes nothing before the other is gone. */
+static void pain_A7_a_database_has_one_coordinator(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error err = {0};
+    struct store *second = NULL;
+    assert_int_equal(store_open(fixture->conninfo, SQL_DIR, &second, &err), STATUS_BUSY);
+    assert_non_null(strstr(err.text, "in use by another coordinator"));
+
+    PGconn *other = fixture_connect(fixture->conninfo);
+    assert_int_equal(PQsendQuery(other, "SELECT pg_advisory_lock((classid::bigint << 32) | "
+                                        "objid::bigint) FROM pg_locks WHERE locktype = 'advisory' "
+                                        "AND database = (SELECT oid FROM pg_database WHERE datname "
+                                        "= current_database())"),
+                     1);
+    (void)PQflush(other);
+    wait_for_number(fixture->conninfo, advisory_locks, 1);
+    fixture_exec(fixture->conninfo, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                                    " WHERE application_name = 'raven-coordinator'"
+                                    " AND datname = current_database()");
+    PGresult *result = PQgetResult(other);
+    assert_int_equal(PQresultStatus(result), PGRES_TUPLES_OK);
+    PQclear(result);
+    assert_int_equal(post_number(fixture->store, 0), STATUS_OK);
+    while (store_is_ready(fixture->store))
+        clock_sleep_us(10000);
+    clock_sleep_us(300000); /* several tries */
+    assert_int_equal(fixture_number(fixture->conninfo, "SELECT count(*) FROM events"), 0);
+    PQfinish(other);
+    assert_in_order(fixture, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +327,7 @@ int main(void)
         WITH_STORE(enrolments_are_answered_while_postgres_is_away),
         WITH_STORE(the_queue_is_bounded_and_closing_ends),
         WITH_STORE(closing_writes_what_waits),
+        WITH_STORE(pain_A7_a_database_has_one_coordinator),
     };
     return cmocka_run_group_tests(tests, fixture_group_setup, fixture_group_teardown);
 }
