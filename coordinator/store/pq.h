@@ -40,8 +40,8 @@ void pq_free(struct pq *pq); /* NULL is fine */
  * as it lives; where another one holds it, pq_ready is STATUS_BUSY. Before the first pq_ready. */
 void pq_claim(struct pq *pq, int64_t key);
 
-/* Ensures a working, idle connection. STATUS_UNAVAILABLE at once during a back-off; STATUS_BUSY: see
- * pq_claim. */
+/* Ensures a working, idle connection. STATUS_UNAVAILABLE at once during a back-off; STATUS_BUSY:
+ * see pq_claim. */
 enum status pq_ready(struct pq *pq, int64_t deadline_us, struct error *err) MUST_CHECK;
 
 /* One statement of constant text. STATUS_INVALID: the server refuses these values (the connection
