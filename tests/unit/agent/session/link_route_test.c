@@ -146,7 +146,7 @@ static void pain_E15_each_wrong_certificate_in_its_own_words(void **state)
     peer_stop(&place.peer);
     peer_start(&place.peer, close_at_once);
     dial_host(true, "localhost", place.peer.port);
-    expect_closed("closed the connection during the TLS handshake");
+    expect_closed("closed the connection"); /* in the handshake, or before it */
     peer_stop(&place.peer);
     dial_host(true, "[::1]", 443);
     expect_closed("a host name is needed, not an IPv6 address");
