@@ -1,5 +1,5 @@
-/* The real core with hub, ledger and PostgreSQL, a listener in front of it, and scripted agents ("pcs")
- * that speak raven-agent.v1 to it over TCP. The clock of the whole program can be set forward, and
+/* The real core with hub, ledger and PostgreSQL, a listener in front of it, and scripted agents
+ * ("pcs") that speak raven-agent.v1 to it over TCP. The clock of the whole program can be set forward, and
  * two slow things can be made slower (see CMakeLists.txt: --wrap). */
 #ifndef RAVEN_TESTS_CORE_FIXTURE_H
 #define RAVEN_TESTS_CORE_FIXTURE_H
@@ -47,7 +47,7 @@ struct pc {
     struct wire_message in; /* the last one */
 };
 
-/* --- what is wrapped ---------------------------------------------------------------------------- */
+/* --- what is wrapped ------------------------------------------------------------------------ */
 
 static atomic_llong clock_ahead_us;
 static atomic_int apply_takes_ms, create_takes_ms;
@@ -89,7 +89,7 @@ enum status __wrap_job_create(const struct job_create_options *options, struct e
     return __real_job_create(options, err);
 }
 
-/* --- the world ---------------------------------------------------------------------------------- */
+/* --- the world ------------------------------------------------------------------------------ */
 
 static inline bool no_viewer(void *context, const struct hub_viewer_handshake *handshake)
 {
@@ -239,7 +239,7 @@ static inline void world_expect(struct world *world, const char *sql, long wante
     }
 }
 
-/* --- pcs ---------------------------------------------------------------------------------------- */
+/* --- pcs ------------------------------------------------------------------------------------ */
 
 static inline void pc_init(struct pc *pc, struct world *world)
 {
