@@ -121,6 +121,7 @@ static inline void world_core_start(struct world *world)
     fixture_ok(path_format(jobs, "%s/jobs", world->database.dir), &err);
     fixture_ok(path_format(uploads, "%s/uploads", world->database.dir), &err);
     struct core_options options = {.jobs_dir = jobs,
+                                   .ledger_segment_bytes = 1u << 20,
                                    .uploads_dir = uploads,
                                    .store = world->database.store,
                                    .auth = world->auth,
