@@ -249,7 +249,8 @@ static void close_loop(struct core *core)
         uv_close((uv_handle_t *)&core->inbox_poll, NULL);
     }
     session_free(core->session);
-    uv_run(&core->loop, UV_RUN_DEFAULT);
+    core->session = NULL;
+    uv_run(&core->loop, UV_RUN_DEFAULT); /* what is being saved to the outbox gets there */
     uv_loop_close(&core->loop);
 }
 
