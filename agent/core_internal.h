@@ -69,7 +69,8 @@ struct core {
 
     /* the controller */
     struct goodput up, down;
-    int64_t lost_us; /* when the session was lost, 0: it stands */
+    int64_t lost_us;  /* when the session was lost, 0: it stands */
+    int64_t asked_us; /* since when nothing was heard though an answer is due, 0: none is due */
     double step_ms, overhead_ms, fleet_step_ms;
     uint64_t active, delta_bytes;
     struct adapt adapt;
@@ -87,6 +88,7 @@ extern const struct session_events core_session_events;
 void core_say(struct core *core, const struct wire_message *message);
 /* Sends the outstanding request, unless something stands against it. */
 void core_ask(struct core *core);
+void core_note_asked(struct core *core); /* something was said that is answered at once */
 void core_ask_later(struct core *core, uint64_t wait_ms);
 void core_order(struct core *core, struct worker_mail *mail); /* to the worker; takes mail */
 void core_tell_have(struct core *core, const char *job, uint64_t version, uint64_t hash);

@@ -31,6 +31,25 @@ void core_order(struct core *core, struct worker_mail *mail)
     session_end(core->session, END_INTERNAL, "the agent's training thread is far behind");
 }
 
+/* --- stalls ----------------------------------------------------------------------------------- */
+
+void core_note_asked(struct core *core)
+{
+    if (core->asked_us == 0)
+        core->asked_us = clock_monotonic_us();
+}
+
+/* After a message or frame was dealt with. Most outages begin between two transfers, which then
+ * have nothing to say of them; but a question stays without an answer. */
+static void note_heard(struct core *core)
+{
+    int64_t now_us = clock_monotonic_us();
+    if (core->asked_us > 0 && now_us - core->asked_us > GOODPUT_STALL_US)
+        goodput_stalled(&core->up, now_us - core->asked_us, now_us);
+    bool request_is_out = core->wanted && !core->preparing && !core->retry_pending;
+    core->asked_us = request_is_out ? now_us : 0;
+}
+
 /* --- asking for work -------------------------------------------------------------------------- */
 
 void core_ask(struct core *core)
@@ -43,6 +62,7 @@ void core_ask(struct core *core)
         .type = WIRE_request,
         .request = {.nonce = core->nonce, .steps = core->choice.steps, .k = core->choice.k}};
     core_say(core, &message);
+    core_note_asked(core);
 }
 
 static void on_ask_timer(uv_timer_t *timer)
@@ -150,6 +170,7 @@ static void take_frame(void *user, const struct frame *frame)
     }
     if (core->deltas.count == 0)
         goodput_end(&core->down, false, clock_monotonic_us());
+    note_heard(core);
 }
 
 /* --- the session's events --------------------------------------------------------------------- */
@@ -231,6 +252,7 @@ static void on_message(void *user, const struct wire_message *message)
     default:
         break;
     }
+    note_heard(core);
 }
 
 static void on_lost(void *user, enum end_reason reason, const char *text, int64_t retry_ms)
@@ -241,7 +263,8 @@ static void on_lost(void *user, enum end_reason reason, const char *text, int64_
     goodput_end(&core->down, true, clock_monotonic_us());
     core_uploads_lost(core);
     if (core->lost_us == 0)
-        core->lost_us = clock_monotonic_us();
+        core->lost_us = core->asked_us > 0 ? core->asked_us : clock_monotonic_us();
+    core->asked_us = 0;
     core_forget_preparation(core);
     core->outcome.reason = reason;
     text_copy(core->outcome.text, sizeof core->outcome.text, text);

@@ -31,6 +31,7 @@ static void offer(struct core *core, const struct upload *upload)
         return; /* no session: an update was saved while the agent stopped */
     struct wire_message message = {.type = WIRE_offer, .offer = upload->offer};
     core_say(core, &message);
+    core_note_asked(core);
     core->answers_due_us = clock_monotonic_us() + ANSWER_PATIENCE_US;
 }
 
