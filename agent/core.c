@@ -249,8 +249,7 @@ static void close_loop(struct core *core)
         uv_close((uv_handle_t *)&core->inbox_poll, NULL);
     }
     session_free(core->session);
-    core->session = NULL;
-    uv_run(&core->loop, UV_RUN_DEFAULT); /* what is being saved to the outbox gets there */
+    uv_run(&core->loop, UV_RUN_DEFAULT);
     uv_loop_close(&core->loop);
 }
 

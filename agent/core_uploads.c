@@ -27,8 +27,8 @@ struct saving {
 
 static void offer(struct core *core, const struct upload *upload)
 {
-    if (!upload->ready || !core->session || session_state(core->session) != SESSION_OPEN)
-        return; /* no session: an update was saved while the agent stopped */
+    if (!upload->ready || session_state(core->session) != SESSION_OPEN)
+        return;
     struct wire_message message = {.type = WIRE_offer, .offer = upload->offer};
     core_say(core, &message);
     core_note_asked(core);

@@ -283,9 +283,6 @@ static void accept_session(struct core *core, struct session *session, struct vo
     session->have_hash = session->hello.have_hash;
     session->part_bytes = session->hello.part_bytes;
     volunteer_rewind_uploads(volunteer);
-    bool starts_anew = session->hello.last_end[0] == '\0';
-    for (struct live_job *live = core->jobs; live && starts_anew; live = live->next)
-        job_abandon_leases(live->job, volunteer->id);
     hub_agent_accept(core->hub, session->peer);
     send_welcome(core, session);
     if (store_post_session_opened(core->store, session->id, volunteer->id, session->address,

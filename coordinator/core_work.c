@@ -135,10 +135,6 @@ static void handle_evaluation(struct core *core, struct session *session,
         !job_evaluated(live->job, session->volunteer->id, evaluation->lease, evaluation->version,
                        evaluation->loss, evaluation->accuracy, wall_ms))
         return;
-    struct job_lease done = {.evaluates = true, .base = evaluation->version};
-    text_copy(done.id, sizeof done.id, evaluation->lease);
-    text_copy(done.volunteer, sizeof done.volunteer, session->volunteer->id);
-    live_job_lease_row(core, live, &done, "done");
     struct job_figures figures;
     job_read_figures(live->job, &figures);
     struct store_point point = {.at_ms = wall_ms,

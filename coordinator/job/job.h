@@ -66,10 +66,9 @@ struct job_lease {
     uint64_t k;          /* coordinates per chunk of its update */
     int64_t patience_us; /* without progress of its volunteer, then it has passed its deadline */
     int64_t deadline_us;
-    uint64_t step;  /* reported progress */
-    bool pending;   /* its update waits for the disk */
-    bool expired;   /* may still answer until its blocks are given to somebody else */
-    bool abandoned; /* by a run of the agent that has ended: progress elsewhere does not keep it */
+    uint64_t step; /* reported progress */
+    bool pending;  /* its update waits for the disk */
+    bool expired;  /* may still answer until its blocks are given to somebody else */
 };
 
 /* What an agent asks for; the lease keeps within the job's bounds. */
@@ -84,12 +83,9 @@ struct job_wish {
 enum status job_grant(struct job *job, const char *volunteer, const struct job_wish *wish,
                       int64_t now_us, struct job_lease *ret, const char **ret_reason) MUST_CHECK;
 /* Progress counts only when the step has grown; it is good for all leases that the volunteer holds,
- * since those in store wait for this one, but for abandoned ones. */
+ * since those in store wait for this one. */
 void job_progress(struct job *job, const char *lease, const char *volunteer, uint64_t step,
                   int64_t now_us);
-/* The volunteer's agent was started anew: what it held is forgotten, unless it asks with the same
- * nonce, makes progress on it or offers its update. Until then each lease has its deadline. */
-void job_abandon_leases(struct job *job, const char *volunteer);
 /* Next lease that has passed its deadline (and now is marked so), or false. */
 bool job_expire_next(struct job *job, int64_t now_us, struct job_lease *ret);
 /* Live (unexpired) leases of a volunteer; and volunteers with one. */

@@ -192,10 +192,11 @@ static enum status record_grant(struct job *job, const struct job_lease *lease,
     return status;
 }
 
-static struct job_lease *lease_by_nonce(struct job *job, const char *volunteer, uint64_t nonce)
+static const struct job_lease *lease_by_nonce(const struct job *job, const char *volunteer,
+                                              uint64_t nonce)
 {
     for (uint32_t i = 0; i < job->leases.count; i++) {
-        struct job_lease *lease = &job->leases.items[i];
+        const struct job_lease *lease = &job->leases.items[i];
         if (lease->nonce == nonce && !lease->expired && !lease->pending &&
             strcmp(lease->volunteer, volunteer) == 0)
             return lease;
@@ -206,9 +207,8 @@ static struct job_lease *lease_by_nonce(struct job *job, const char *volunteer, 
 enum status job_grant(struct job *job, const char *volunteer, const struct job_wish *wish,
                       int64_t now_us, struct job_lease *ret, const char **ret_reason)
 {
-    struct job_lease *same = lease_by_nonce(job, volunteer, wish->nonce);
+    const struct job_lease *same = lease_by_nonce(job, volunteer, wish->nonce);
     if (same) {
-        same->abandoned = false;
         *ret = *same;
         return STATUS_OK;
     }
@@ -247,13 +247,6 @@ enum status job_grant(struct job *job, const char *volunteer, const struct job_w
     return STATUS_OK;
 }
 
-void job_abandon_leases(struct job *job, const char *volunteer)
-{
-    for (uint32_t i = 0; i < job->leases.count; i++)
-        if (strcmp(job->leases.items[i].volunteer, volunteer) == 0)
-            job->leases.items[i].abandoned = true;
-}
-
 void job_progress(struct job *job, const char *id, const char *volunteer, uint64_t step,
                   int64_t now_us)
 {
@@ -261,10 +254,9 @@ void job_progress(struct job *job, const char *id, const char *volunteer, uint64
     if (!lease || strcmp(lease->volunteer, volunteer) != 0 || step <= lease->step)
         return;
     lease->step = step;
-    lease->abandoned = false;
     for (uint32_t i = 0; i < job->leases.count; i++) {
         struct job_lease *held = &job->leases.items[i];
-        if (held->abandoned || strcmp(held->volunteer, volunteer) != 0)
+        if (strcmp(held->volunteer, volunteer) != 0)
             continue;
         held->deadline_us = now_us + held->patience_us;
         held->expired = false;

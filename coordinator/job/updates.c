@@ -60,7 +60,6 @@ struct job_answer job_examine_offer(struct job *job, const char *volunteer, cons
     answer.reason = REASON_TOO_LARGE;
     if (bytes == 0 || bytes > codec_bytes_max(job_parameters(job), uplink_format(job, lease)))
         return answer;
-    lease->abandoned = false;
     return (struct job_answer){.verdict = VERDICT_NONE, .pending = lease->pending || job->failed};
 }
 

@@ -1,6 +1,6 @@
 /* The real core with hub, ledger and PostgreSQL, a listener in front of it, and scripted agents
  * ("pcs") that speak raven-agent.v1 to it over TCP. The clock of the whole program can be set
- * forward, and two slow things can be made slower (tests/CMakeLists.txt: --wrap). */
+ * forward, and two slow things can be made slower (see CMakeLists.txt: --wrap). */
 #ifndef RAVEN_TESTS_CORE_FIXTURE_H
 #define RAVEN_TESTS_CORE_FIXTURE_H
 

@@ -282,30 +282,6 @@ static void test_progress_keeps_the_stored_leases(void **state)
     assert_false(job_expire_next(rig->job, rig->now_us, &late));
 }
 
-/* A stopped agent that comes back works on new leases: what it held before is done again by whoever
- * asks, unless it has the finished update to offer. */
-static void pain_B11_leases_of_a_former_run_are_done_again(void **state)
-{
-    struct rig *rig = *state;
-    evaluate_first(rig);
-    struct job_lease forgotten = grant(rig, volunteer_a), finished = grant(rig, volunteer_a), late;
-    job_abandon_leases(rig->job, volunteer_a);
-    assert_int_equal(job_examine_offer(rig->job, volunteer_a, finished.id, 60).verdict,
-                     VERDICT_NONE);
-    struct job_lease current = grant(rig, volunteer_a);
-    rig->now_us += 20 * 1000000ll;
-    job_progress(rig->job, current.id, volunteer_a, 1, rig->now_us);
-    rig->now_us += 20 * 1000000ll;
-    assert_true(job_expire_next(rig->job, rig->now_us, &late));
-    assert_string_equal(late.id, forgotten.id);
-    assert_false(job_expire_next(rig->job, rig->now_us, &late));
-    assert_int_equal(grant(rig, volunteer_b).block_first, forgotten.block_first);
-    struct job_outcome outcome = submit(rig, &finished, 0, 1);
-    assert_int_equal(outcome.verdict, VERDICT_APPLIED);
-    assert_int_equal(job_examine_offer(rig->job, volunteer_a, forgotten.id, 500).reason,
-                     REASON_REISSUED);
-}
-
 /* pain B1: the same update three times, the last after a restart: applied once, same answer. */
 static void pain_B1_duplicate_gets_same_answer(void **state)
 {
@@ -648,8 +624,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_update_makes_a_version, setup, teardown),
         cmocka_unit_test_setup_teardown(pain_B5_same_nonce_same_lease, setup, teardown),
         cmocka_unit_test_setup_teardown(pain_B1_duplicate_gets_same_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(pain_B11_leases_of_a_former_run_are_done_again, setup,
-                                        teardown),
         cmocka_unit_test_setup_teardown(test_restart_without_snapshot_gives_same_bits, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_restart_from_snapshot_and_tail, setup, teardown),
