@@ -159,8 +159,8 @@ static void load_job(void *context, const struct store_job *job)
 
 static enum status start_parts(struct core *core, struct error *err)
 {
-    enum status status = store_sessions_end_lost(core->store, end_reason_name(END_COORDINATOR_LOST),
-                                                 clock_wall_ms(), err);
+    enum status status = store_sessions_end_lost(
+        core->store, end_reason_name(END_COORDINATOR_LOST), clock_wall_ms(), err);
     if (status == STATUS_OK)
         status = store_volunteers_load(core->store, load_volunteer, core, err);
     if (status == STATUS_OK)

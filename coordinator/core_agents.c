@@ -252,7 +252,7 @@ void core_spread_tick(struct core *core)
 }
 
 /* A PC that lost its line comes back from the same address as a rule. From another one it may be a
- * copy of its state directory: then the two replace each other for ever, and people must know. */
+ * copy of its state directory: then the two replace each other for ever, and people must be told. */
 static void replace_session(struct core *core, const struct volunteer *volunteer,
                             const struct session *newer)
 {

@@ -1,5 +1,5 @@
 /* Private to the core: its loop's state and the messages it takes. Everything here but struct
- * core's mailbox, hub, store, auth, replicas_lock and alive_us belongs to the loop's thread. */
+ * core's mailbox, hub, store, auth, replicas_lock and alive_us belongs to the loop's thread alone. */
 #ifndef RAVEN_COORDINATOR_CORE_INTERNAL_H
 #define RAVEN_COORDINATOR_CORE_INTERNAL_H
 
@@ -210,7 +210,7 @@ struct core {
     struct volunteer *volunteers;
     pthread_mutex_t replicas_lock; /* held to change `jobs` and any job's `replicas` */
     struct live_job *jobs;         /* oldest first */
-    json_t *events;                /* newest last, at most EVENTS_LIVE_MAX */
+    json_t *events;        /* newest last, at most EVENTS_LIVE_MAX */
     uint64_t event_sequence;
     json_t *published;
     uint64_t sequence, points_published, events_published;

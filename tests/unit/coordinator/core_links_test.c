@@ -2,7 +2,7 @@
  * reported faults, each test named after its row. */
 #include "tests/unit/coordinator/core_fixture.h"
 
-/* --- stalls --------------------------------------------------------------------------------- */
+/* --- stalls ------------------------------------------------------------------------------------- */
 
 #define APPLY_MS 5000
 #define ANSWER_US 1000000
@@ -121,7 +121,7 @@ static void pain_A13_who_asks_before_the_job_is_ready_waits(void **state)
     ws_done(&pc.client);
 }
 
-/* --- identity ------------------------------------------------------------------------------- */
+/* --- identity ----------------------------------------------------------------------------------- */
 
 static void pain_B5_a_repeated_request_gets_the_same_lease(void **state)
 {
@@ -182,7 +182,7 @@ static void pain_B7_of_one_key_twice_the_newest_wins_and_both_are_told(void **st
     ws_done(&second.client);
 }
 
-/* Two leases whose updates have the same bytes, both on their way at once; one of them again. */
+/* Two leases whose updates have the same bytes, both on their way at once; and one of them again. */
 static void pain_B9_equal_bytes_of_two_leases_count_twice(void **state)
 {
     struct world *world = *state;
@@ -244,7 +244,7 @@ static void pain_B13_who_comes_back_gets_work(void **state)
     ws_done(&pc.client);
 }
 
-/* --- ends ----------------------------------------------------------------------------------- */
+/* --- ends --------------------------------------------------------------------------------------- */
 
 static void say_bye(struct pc *pc, enum end_reason reason)
 {
