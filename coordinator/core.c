@@ -159,10 +159,7 @@ static void load_job(void *context, const struct store_job *job)
 
 static enum status start_parts(struct core *core, struct error *err)
 {
-    enum status status = store_sessions_end_lost(
-        core->store, end_reason_name(END_COORDINATOR_LOST), clock_wall_ms(), err);
-    if (status == STATUS_OK)
-        status = store_volunteers_load(core->store, load_volunteer, core, err);
+    enum status status = store_volunteers_load(core->store, load_volunteer, core, err);
     if (status == STATUS_OK)
         status = store_jobs_load(core->store, load_job, core, err);
     if (status == STATUS_OK)
@@ -189,7 +186,6 @@ enum status core_start(const struct core_options *options, struct core **ret, st
     core->hub_options.callbacks = core_hub_callbacks(core);
     core->ledger_segment_bytes = options->ledger_segment_bytes;
     core->events = json_array();
-    pthread_mutex_init(&core->replicas_lock, NULL);
     atomic_store(&core->alive_us, clock_monotonic_us());
     enum status status = mailbox_create(MAIL_COUNT_MAX, &core->box);
     if (status)
@@ -255,7 +251,6 @@ void core_stop(struct core *core)
             free(mail);
         mailbox_free(core->box);
     }
-    pthread_mutex_destroy(&core->replicas_lock);
     free(core);
 }
 

@@ -56,8 +56,7 @@ struct core_job_progress {
 enum status core_job_read(struct core *core, const char *id,
                           struct core_job_progress *ret) MUST_CHECK;
 /* A recent replica as tensorfile/replica_file.h bytes, that of wanted_version if it is still of use
- * (a download that goes on); the caller unrefs. While the loop is busy the newest one that was made
- * before: waits 0.3 s at most. */
+ * (a download that goes on); the caller unrefs. */
 enum status core_job_replica(struct core *core, const char *id, uint64_t wanted_version,
                              struct shared **ret) MUST_CHECK;
 

@@ -251,26 +251,11 @@ void core_spread_tick(struct core *core)
     }
 }
 
-/* A PC that lost its line comes back from the same address as a rule. From another one it may be a
- * copy of its state directory: then the two replace each other for ever, and people must be told. */
-static void replace_session(struct core *core, const struct volunteer *volunteer,
-                            const struct session *newer)
-{
-    const struct session *older = volunteer->session;
-    hub_close(core->hub, older->peer, END_REPLACED, end_reason_text(END_REPLACED), 0);
-    bool moved = strcmp(older->address, newer->address) != 0;
-    core_event(core, "volunteer.replaced", moved ? "warn" : "info", volunteer->id,
-               "%s connected while it was connected; the newest connection wins%s",
-               volunteer->label,
-               moved ? ", from another address: if this repeats, two PCs use one key, and one of "
-                       "them must join with a new state directory"
-                     : "");
-}
-
 static void accept_session(struct core *core, struct session *session, struct volunteer *volunteer)
 {
     if (volunteer->session)
-        replace_session(core, volunteer, session);
+        hub_close(core->hub, volunteer->session->peer, END_REPLACED, end_reason_text(END_REPLACED),
+                  0);
     session->volunteer = volunteer;
     volunteer->session = session;
     id_make(session->id, "ses");

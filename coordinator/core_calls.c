@@ -1,6 +1,6 @@
 /* Questions from HTTP workers: a call is posted to the loop, which runs it and wakes the asker.
- * The asker waits two seconds (for a job's start more, for a replica less); then it leaves, and the
- * call is freed by whoever is last. */
+ * The asker waits two seconds (for a job's start more); then it leaves, and the call is freed by
+ * whoever is last. */
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "coordinator/core_internal.h"
@@ -10,9 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#define CALL_WAIT_MS 2000
-#define START_WAIT_MS 30000 /* a large model is read and checked */
-#define REPLICA_WAIT_MS 300 /* then an older replica does */
+#define CALL_WAIT_S 2
+#define START_WAIT_S 30 /* a large model is read and checked */
 
 static struct call *call_create(void (*run)(struct core *, struct call *), const char *id)
 {
@@ -54,7 +53,7 @@ void core_call_run(struct core *core, struct call *call)
 
 /* The call's own status, or STATUS_UNAVAILABLE when the loop did not answer in time: then nothing
  * else of the call may be read. The caller unrefs in any case. */
-static enum status call_ask(struct core *core, struct call *call, int64_t wait_ms)
+static enum status call_ask(struct core *core, struct call *call, int wait_s)
 {
     call->mail.type = MAIL_CALL;
     if (mailbox_post(core->box, &call->mail)) {
@@ -63,9 +62,7 @@ static enum status call_ask(struct core *core, struct call *call, int64_t wait_m
     }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += wait_ms % 1000 * 1000000;
-    until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    until.tv_sec += wait_s;
     int waited = 0;
     pthread_mutex_lock(&call->lock);
     while (!call->done && waited != ETIMEDOUT)
@@ -93,7 +90,7 @@ enum status core_job_start(struct core *core, const struct store_job *job, struc
     call->job.artifacts = strdup(job->artifacts);
     status = STATUS_NO_MEMORY;
     if (call->job.spec && call->job.artifacts)
-        status = call_ask(core, call, START_WAIT_MS);
+        status = call_ask(core, call, START_WAIT_S);
     else
         call_unref(call);
     if (status == STATUS_UNAVAILABLE)
@@ -121,7 +118,7 @@ enum status core_job_cancel(struct core *core, const char *id, const char *reaso
     if (!call)
         return error_set(err, STATUS_NO_MEMORY, "no memory to cancel the job");
     text_copy(call->reason, sizeof call->reason, reason);
-    enum status status = call_ask(core, call, CALL_WAIT_MS);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status)
         error_set(err, status, "job %s: %s", id, status_text(status));
     call_unref(call);
@@ -162,7 +159,7 @@ enum status core_job_read(struct core *core, const char *id, struct core_job_pro
     struct call *call = call_create(run_job_read, id);
     if (!call)
         return STATUS_NO_MEMORY;
-    enum status status = call_ask(core, call, CALL_WAIT_MS);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status == STATUS_OK)
         *ret = call->progress;
     call_unref(call);
@@ -187,16 +184,13 @@ enum status core_job_replica(struct core *core, const char *id, uint64_t wanted_
     if (!call)
         return STATUS_NO_MEMORY;
     call->wanted_version = wanted_version;
-    enum status status = call_ask(core, call, REPLICA_WAIT_MS);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status == STATUS_OK) {
         *ret = call->replica;
         call->replica = NULL;
     }
     call_unref(call);
-    if (status != STATUS_UNAVAILABLE)
-        return status;
-    *ret = core_replica_at_hand(core, id, wanted_version);
-    return *ret ? STATUS_OK : STATUS_UNAVAILABLE;
+    return status;
 }
 
 static void run_volunteer_read(struct core *core, struct call *call)
@@ -220,7 +214,7 @@ enum status core_volunteer_read(struct core *core, const char *id, struct core_v
     struct call *call = call_create(run_volunteer_read, id);
     if (!call)
         return STATUS_NO_MEMORY;
-    enum status status = call_ask(core, call, CALL_WAIT_MS);
+    enum status status = call_ask(core, call, CALL_WAIT_S);
     if (status == STATUS_OK)
         *ret = call->volunteer;
     call_unref(call);

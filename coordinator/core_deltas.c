@@ -65,18 +65,11 @@ void core_send_deltas(struct core *core, struct session *session, struct live_jo
         core_send_snapshot(core, session, live);
 }
 
-struct shared *core_replica_at_hand(struct core *core, const char *job, uint64_t wanted)
+void core_forget_replicas(struct live_job *live)
 {
-    struct shared *found = NULL;
-    pthread_mutex_lock(&core->replicas_lock);
-    const struct live_job *live = live_job_find(core, job);
-    for (size_t i = 0; live && i < REPLICAS_KEPT; i++)
-        if (live->replicas[i].bytes && (!found || live->replicas[i].version == wanted))
-            found = live->replicas[i].bytes;
-    if (found)
-        shared_ref(found);
-    pthread_mutex_unlock(&core->replicas_lock);
-    return found;
+    for (size_t i = 0; i < REPLICAS_KEPT; i++)
+        shared_unref(live->replicas[i].bytes);
+    memset(live->replicas, 0, sizeof live->replicas);
 }
 
 static struct shared *write_replica(const struct live_job *live)
@@ -108,11 +101,9 @@ const struct kept_replica *core_replica(struct live_job *live, uint64_t wanted)
     struct shared *bytes = write_replica(live);
     if (!bytes)
         return NULL;
-    pthread_mutex_lock(&live->core->replicas_lock);
     shared_unref(kept[REPLICAS_KEPT - 1].bytes);
     memmove(kept + 1, kept, (REPLICAS_KEPT - 1) * sizeof *kept);
     kept[0] = (struct kept_replica){bytes, job_version(live->job), job_hash(live->job)};
-    pthread_mutex_unlock(&live->core->replicas_lock);
     return kept;
 }
 

@@ -1,5 +1,5 @@
 /* Private to the core: its loop's state and the messages it takes. Everything here but struct
- * core's mailbox, hub, store, auth, replicas_lock and alive_us belongs to the loop's thread alone. */
+ * core's mailbox, hub, store, auth and alive_us belongs to the loop's thread alone. */
 #ifndef RAVEN_COORDINATOR_CORE_INTERNAL_H
 #define RAVEN_COORDINATOR_CORE_INTERNAL_H
 
@@ -162,8 +162,7 @@ struct volunteer {
 };
 
 /* A replica as a file, for downloads: kept while deltas lead from it to now, so that a download
- * that was cut goes on in the same bytes. Changed by the loop under core->replicas_lock, since
- * downloads that cannot wait for the loop read it too. */
+ * that was cut goes on in the same bytes. */
 struct kept_replica {
     struct shared *bytes; /* NULL: none */
     uint64_t version, hash;
@@ -208,8 +207,7 @@ struct core {
     bool stopping;
     struct session *sessions;
     struct volunteer *volunteers;
-    pthread_mutex_t replicas_lock; /* held to change `jobs` and any job's `replicas` */
-    struct live_job *jobs;         /* oldest first */
+    struct live_job *jobs; /* oldest first */
     json_t *events;        /* newest last, at most EVENTS_LIVE_MAX */
     uint64_t event_sequence;
     json_t *published;
@@ -261,9 +259,7 @@ void core_deltas_tick(struct core *core);
 /* What a download gets: version `wanted` if it is still of use, else a recent one; NULL: no memory.
  * Not referenced. */
 const struct kept_replica *core_replica(struct live_job *live, uint64_t wanted);
-/* Any thread, never waits for the loop: one that was made before, `wanted` if it is still there;
- * NULL: none. The caller unrefs. */
-struct shared *core_replica_at_hand(struct core *core, const char *job, uint64_t wanted);
+void core_forget_replicas(struct live_job *live);
 
 /* core_work.c: what they are doing */
 void core_agent_message(struct core *core, struct session *session,

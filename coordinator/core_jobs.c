@@ -53,14 +53,11 @@ static void on_durable(void *context, uint64_t sequence, enum status status)
 void live_job_free(struct core *core, struct live_job *live)
 {
     struct live_job **link = &core->jobs;
-    pthread_mutex_lock(&core->replicas_lock);
     while (*link && *link != live)
         link = &(*link)->next;
     if (*link)
         *link = live->next;
-    pthread_mutex_unlock(&core->replicas_lock);
-    for (size_t i = 0; i < REPLICAS_KEPT; i++)
-        shared_unref(live->replicas[i].bytes);
+    core_forget_replicas(live);
     job_close(live->job);
     json_decref(live->published);
     json_decref(live->spec_json);
@@ -144,13 +141,9 @@ enum status live_job_start(struct core *core, const struct store_job *job, struc
         return status;
     }
     struct live_job **link = &core->jobs;
-    pthread_mutex_lock(&core->replicas_lock);
     while (*link)
         link = &(*link)->next;
     *link = live;
-    pthread_mutex_unlock(&core->replicas_lock);
-    if (!core_replica(live, 0)) /* from now on one is at hand, however busy the loop is */
-        log_warn("core", "no memory for a replica of %s", live->id);
     if (store_post_job_state(core->store, live->id, "running", "", clock_wall_ms()))
         log_error("core", "the state of %s could not be queued", live->id);
     core_event(core, "job.started", "info", live->id, "job %s runs: %llu parameters", live->name,

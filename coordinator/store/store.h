@@ -91,10 +91,6 @@ typedef void (*store_volunteer_fn)(void *context, const struct store_volunteer *
 enum status store_volunteers_load(struct store *store, store_volunteer_fn each, void *context,
                                   struct error *err) MUST_CHECK; /* all; for the core's start */
 
-/* Ends the sessions that a coordinator left open when it was killed; for the core's start. */
-enum status store_sessions_end_lost(struct store *store, const char *end_reason, int64_t at_ms,
-                                    struct error *err) MUST_CHECK;
-
 /* Uses one use of the invite and creates the volunteer (id and created_ms are filled in), or
  * returns the existing one with this key without using the invite. Runs on the store's thread;
  * done is called there, exactly once: STATUS_DENIED with a sentence (unknown, used up, expired),

@@ -55,20 +55,6 @@ enum status store_volunteers_load(struct store *store, store_volunteer_fn each, 
                       load_volunteer, &load, err);
 }
 
-enum status store_sessions_end_lost(struct store *store, const char *end_reason, int64_t at_ms,
-                                    struct error *err)
-{
-    struct pq_args args = {0};
-    pq_add_text(&args, end_reason);
-    pq_add_i64(&args, at_ms);
-    return store_query(store,
-                       "WITH lost AS (UPDATE sessions SET closed_ms = $2, end_reason = $1"
-                       " WHERE closed_ms = 0 RETURNING volunteer)"
-                       " UPDATE volunteers SET last_end_reason = $1"
-                       " WHERE id IN (SELECT volunteer FROM lost)",
-                       &args, NULL, err);
-}
-
 static json_t *volunteer_object(const PGresult *result, int row)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:o}", "id",

@@ -206,7 +206,7 @@ static void test_update_makes_a_version(void **state)
     assert_float_equal(figures.loss_smoothed, 1.25, 1e-6);
 }
 
-static void pain_B5_same_nonce_same_lease(void **state)
+static void test_same_nonce_same_lease(void **state)
 {
     struct rig *rig = *state;
     evaluate_first(rig);
@@ -283,7 +283,7 @@ static void test_progress_keeps_the_stored_leases(void **state)
 }
 
 /* pain B1: the same update three times, the last after a restart: applied once, same answer. */
-static void pain_B1_duplicate_gets_same_answer(void **state)
+static void test_pain_B1_duplicate_gets_same_answer(void **state)
 {
     struct rig *rig = *state;
     evaluate_first(rig);
@@ -378,7 +378,7 @@ static void test_late_lease_is_reissued_then_refused(void **state)
 }
 
 /* pain H5: a heartbeat without progress does not keep a lease. */
-static void pain_H5_only_new_steps_move_the_deadline(void **state)
+static void test_pain_H5_only_new_steps_move_the_deadline(void **state)
 {
     struct rig *rig = *state;
     evaluate_first(rig);
@@ -622,13 +622,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_update_makes_a_version, setup, teardown),
-        cmocka_unit_test_setup_teardown(pain_B5_same_nonce_same_lease, setup, teardown),
-        cmocka_unit_test_setup_teardown(pain_B1_duplicate_gets_same_answer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_same_nonce_same_lease, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pain_B1_duplicate_gets_same_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restart_without_snapshot_gives_same_bits, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_restart_from_snapshot_and_tail, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late_lease_is_reissued_then_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(pain_H5_only_new_steps_move_the_deadline, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pain_H5_only_new_steps_move_the_deadline, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_too_old_an_update_is_stale_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hostile_offers_change_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wishes_are_granted_within_bounds, setup, teardown),
