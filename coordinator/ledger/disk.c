@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 int disk_make_dirs(const char *dir)
@@ -120,13 +119,4 @@ int disk_is_same(int fd, const char *path)
         return 0;
     errno = ESTALE;
     return -1;
-}
-
-int disk_free_bytes(const char *dir, uint64_t *ret_bytes)
-{
-    struct statvfs info;
-    if (statvfs(dir, &info) != 0)
-        return -1;
-    *ret_bytes = (uint64_t)info.f_bavail * info.f_frsize;
-    return 0;
 }

@@ -31,8 +31,6 @@ int disk_list(const char *dir, void (*each)(void *context, const char *name), vo
 int disk_lock(int fd);
 /* 0 when path still names the file behind fd. */
 int disk_is_same(int fd, const char *path);
-/* What an unprivileged process may still allocate on dir's file system. */
-int disk_free_bytes(const char *dir, uint64_t *ret_bytes);
 
 /* disk_whole.c: loops over short transfers and EINTR. */
 /* STATUS_TRUNCATED at the end of the file. */

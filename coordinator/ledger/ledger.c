@@ -126,16 +126,16 @@ static enum status open_for_writing(struct ledger *ledger, const struct reader *
     status = segment_path(ledger->dir, reader->segments, path, err);
     if (status != STATUS_OK)
         return status;
-    if (reader->torn_end > reader->offset)
-        status = segment_cut(ledger->dir, reader->segments, reader->offset, reader->torn_end, err);
-    if (status == STATUS_OK)
-        status = segment_make_durable(ledger->dir, reader->segments, reader->durable,
-                                      reader->offset, err);
-    if (status != STATUS_OK)
-        return status;
     ledger->fd = disk_open(path, O_RDWR, 0);
     if (ledger->fd < 0)
         return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
+    if (reader->torn_end > reader->offset)
+        status = segment_cut(ledger->fd, path, reader->offset, reader->torn_end, err);
+    if (status == STATUS_OK)
+        status =
+            segment_make_durable(ledger->dir, ledger->fd, reader->durable, reader->offset, err);
+    if (status != STATUS_OK)
+        return status;
     ledger->ledger_id = reader->ledger_id;
     ledger->number = reader->segments;
     ledger->file_bytes = reader->file_bytes;

@@ -72,10 +72,11 @@ enum status segment_remove_unfinished(const char *dir, uint64_t number,
                                       struct error *err) MUST_CHECK;
 /* Writes [from, to) once more and syncs it, and the segment's name: a process that died or whose
  * sync failed may have left bytes that only the page cache has, which no later sync would write. */
-enum status segment_make_durable(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+enum status segment_make_durable(const char *dir, int fd, uint64_t from, uint64_t to,
                                  struct error *err) MUST_CHECK;
-/* Copies [from, to) to <segment>.torn-<wall ms>, then overwrites it with durable zeros. */
-enum status segment_cut(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+/* Copies [from, to) of path, open as fd, to <path>.torn-<wall ms>, then overwrites it with durable
+ * zeros. */
+enum status segment_cut(int fd, const char *path, uint64_t from, uint64_t to,
                         struct error *err) MUST_CHECK;
 
 /* reader.c */

@@ -150,18 +150,10 @@ static enum status write_again(int fd, uint64_t from, uint64_t to, struct error 
     return status;
 }
 
-enum status segment_make_durable(const char *dir, uint64_t number, uint64_t from, uint64_t to,
+enum status segment_make_durable(const char *dir, int fd, uint64_t from, uint64_t to,
                                  struct error *err)
 {
-    char path[PATH_BYTES];
-    enum status status = segment_path(dir, number, path, err);
-    if (status != STATUS_OK)
-        return status;
-    int fd = disk_open(path, O_RDWR, 0);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
-    status = write_again(fd, from, to, err);
-    (void)disk_close(fd);
+    enum status status = write_again(fd, from, to, err);
     if (status == STATUS_OK && disk_sync_dir(dir) != 0)
         status = error_set_errno(err, errno, "cannot sync the directory %s", dir);
     return status;
@@ -221,19 +213,8 @@ static enum status write_zeros(int fd, uint64_t from, uint64_t to, struct error 
     return STATUS_OK;
 }
 
-enum status segment_cut(const char *dir, uint64_t number, uint64_t from, uint64_t to,
-                        struct error *err)
+enum status segment_cut(int fd, const char *path, uint64_t from, uint64_t to, struct error *err)
 {
-    char path[PATH_BYTES];
-    enum status status = segment_path(dir, number, path, err);
-    if (status != STATUS_OK)
-        return status;
-    int fd = disk_open(path, O_RDWR, 0);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot open the ledger segment %s", path);
-    status = keep_torn(fd, path, from, to, err);
-    if (status == STATUS_OK)
-        status = write_zeros(fd, from, to, err);
-    (void)disk_close(fd);
-    return status;
+    enum status status = keep_torn(fd, path, from, to, err);
+    return status == STATUS_OK ? write_zeros(fd, from, to, err) : status;
 }

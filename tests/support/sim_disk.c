@@ -480,10 +480,3 @@ int disk_is_same(int fd, const char *path)
         return failed(EIO);
     return name && name->file == disk.fds[fd].file ? 0 : failed(ESTALE);
 }
-
-int disk_free_bytes(const char *dir, uint64_t *ret_bytes)
-{
-    (void)dir;
-    *ret_bytes = disk.full ? 0 : UINT64_MAX;
-    return disk.dead ? failed(EIO) : 0;
-}
