@@ -28,10 +28,13 @@
 /* A process of its own, so that only the hub's memory is measured: joins, says so with a byte, and
  * then reads DOWN_BYTES for each client, one client after the other, so that the others' sockets
  * are full all the while. */
-static void read_everything(uint16_t port, int say)
+static void read_everything(int told, int say)
 {
     static struct ws_client clients[DOWN_CLIENTS];
     struct wire_message message;
+    uint16_t port;
+    if (read(told, &port, sizeof port) != sizeof port)
+        _exit(5);
     for (int i = 0; i < DOWN_CLIENTS; i++) {
         if (!ws_connect(&clients[i], port, 0) ||
             ws_handshake(&clients[i], "/ws/agent", WIRE_SUBPROTOCOL, NULL) != 101)
@@ -74,13 +77,17 @@ static void pain_E5_memory_falls_back_after_large_streams(void **state)
     (void)state;
     struct hub_options options = world_options();
     options.agent_queue_bytes_max = 2 * (uint64_t)DOWN_BYTES;
-    struct world *world = world_start(options);
-    int ends[2];
+    int ends[2], told[2];
     assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork(); /* before there are threads, whose locks it would inherit */
     if (child == 0)
-        read_everything(world->port, ends[1]);
+        read_everything(told[0], ends[1]);
     close(ends[1]); /* so that a child that dies is heard */
+    close(told[0]);
+    struct world *world = world_start(options);
+    assert_int_equal(write(told[1], &world->port, sizeof world->port), sizeof world->port);
+    close(told[1]);
     assert_int_equal(hear(ends[0]), 'j');
     long before_kib = process_rss_kib();
     struct shared *stream = large_stream();

@@ -557,34 +557,61 @@ static void test_verify_accepts_the_truth_and_finds_damage(void **state)
     assert_true(strlen(err.text) > 0);
 }
 
+#define HELD 7
+
+/* Closes and opens the ledger, so that the grants are on the disk, with small segments from now. */
+static void hold_leases(struct rig *rig, struct job_lease ret[HELD])
+{
+    char path[PATH_BYTES];
+    job_close(rig->job);
+    assert_int_equal(path_format(path, "%s/ledger-00000001.rvl", rig->dir), STATUS_OK);
+    assert_int_equal(unlink(path), 0); /* it is empty, and large */
+    rig->segment_bytes = 3072;
+    open_job(rig);
+    evaluate_first(rig);
+    for (int i = 0; i < HELD; i++)
+        ret[i] = grant(rig, volunteer_a);
+    reopen(rig);
+}
+
+/* How many updates were taken to be written; the others were refused at once. */
+static int submit_all(struct rig *rig, const struct job_lease leases[HELD])
+{
+    int taken = 0;
+    for (int i = 0; i < HELD; i++) {
+        struct shared *payload = make_payload(rig, (uint64_t)i);
+        enum status status = job_submit(rig->job, volunteer_a, leases[i].id, job_version(rig->job),
+                                        leases[i].samples, 1.25, payload, NULL);
+        shared_unref(payload);
+        assert_true(status == STATUS_OK || status == STATUS_NO_SPACE);
+        assert_true(status == STATUS_NO_SPACE || taken == i); /* once refused, all are */
+        taken += status == STATUS_OK;
+    }
+    return taken;
+}
+
 /* Nothing that was answered is lost, nothing else was answered, and the lease keeps its right
  * to an update, which is taken when there is space. */
 static void test_full_disk_refuses_and_goes_on(void **state)
 {
     struct rig *rig = *state;
-    char path[PATH_BYTES];
-    job_close(rig->job);
-    assert_int_equal(path_format(path, "%s/ledger-00000001.rvl", rig->dir), STATUS_OK);
-    assert_int_equal(unlink(path), 0); /* it is empty, and large */
-    rig->segment_bytes = 4096;
-    open_job(rig);
-    evaluate_first(rig);
+    struct job_lease leases[HELD], none;
+    hold_leases(rig, leases);
     disk_is_full = true;
-    struct job_lease lease;
+    int taken = submit_all(rig, leases), applied = 0;
     struct job_outcome outcome = {.verdict = VERDICT_APPLIED};
-    uint64_t applied = 0;
-    for (; outcome.verdict == VERDICT_APPLIED; applied++) {
-        lease = grant(rig, volunteer_a);
-        outcome = submit(rig, &lease, job_version(rig->job), applied);
+    for (int i = 0; i < taken; i++) {
+        outcome = wait_outcome(rig);
+        assert_string_equal(outcome.lease, leases[i].id);
+        assert_true(outcome.verdict == VERDICT_NONE ||
+                    (outcome.verdict == VERDICT_APPLIED && applied == i));
+        applied += outcome.verdict == VERDICT_APPLIED;
     }
-    applied--;
     assert_true(applied > 0);
     assert_int_equal(outcome.verdict, VERDICT_NONE);
-    assert_string_equal(outcome.lease, lease.id);
     assert_int_equal(job_version(rig->job), applied);
     assert_true(job_is_full(rig->job));
     assert_false(job_is_failed(rig->job));
-    struct job_lease none;
     const char *reason = "";
     assert_int_equal(job_grant(rig->job, volunteer_b, &(struct job_wish){.nonce = ++rig->nonce},
                                rig->now_us, &none, &reason),
@@ -593,10 +620,12 @@ static void test_full_disk_refuses_and_goes_on(void **state)
     disk_is_full = false;
     while (job_is_full(rig->job))
         clock_sleep_us(10000);
-    struct job_answer answer = job_examine_offer(rig->job, volunteer_a, lease.id, 100);
+    const struct job_lease *lease = &leases[applied];
+    struct job_answer answer = job_examine_offer(rig->job, volunteer_a, lease->id, 100);
     assert_string_equal(verdict_reason_text(answer.reason), "");
     assert_int_equal(answer.verdict, VERDICT_NONE);
-    outcome = submit(rig, &lease, job_version(rig->job), applied);
+    assert_false(answer.pending);
+    outcome = submit(rig, lease, job_version(rig->job), (uint64_t)applied);
     assert_int_equal(outcome.verdict, VERDICT_APPLIED);
     uint64_t hash = job_hash(rig->job);
     reopen(rig);
